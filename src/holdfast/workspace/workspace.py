@@ -752,7 +752,7 @@ class Workspace:
         A save is compared with the save before it, even if a safety checkpoint lies between.
 
         Lines are counted unless the files are many. Without a parent, every file is added; if the parent was deleted,
-        the letters are not known.
+        the letters are those against the nearest older save, and lines are not counted.
         """
         from holdfast.workspace.stored.history import changes_of
 

@@ -14,10 +14,12 @@ import pytest
 
 from holdfast.adapters.agents.hook import open_workspace
 from holdfast.errors import NotFound
-from holdfast.workspace import Workspace
+from holdfast.workspace import Workspace, git_objects
 from holdfast.workspace.capture import git_hold
 from holdfast.workspace.git_losses import read_recorded
 from holdfast.workspace.stored.git_data import extract
+from holdfast.workspace.upkeep.growth import Saved
+from waiting import wait_for
 
 
 def _git(folder: Path, *words: str, **variables: str) -> str:
@@ -236,6 +238,65 @@ def test_slow_git_does_not_delay_a_save(folder: Path, workspace: Workspace, monk
     assert workspace.hold_git()
     assert not workspace.git_losses().not_held
     assert not (workspace.store / "holdfast" / "git-slow").exists()
+
+
+def test_newly_opened_workspace_holds_what_another_saved(folder: Path, workspace: Workspace) -> None:
+    workspace.defer_git()
+    workspace.save()
+    assert Workspace(folder, store=workspace.store).hold_git()
+    assert not workspace.git_losses().not_held
+
+
+@pytest.mark.slow
+def test_slow_git_is_left_to_a_process_of_its_own(
+    folder: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real process, started once; it waits for nothing but git."""
+    started = []
+    start = git_objects.start_detached
+    monkeypatch.setattr(git_objects, "start_detached", lambda *args: (started.append(args), start(*args)))
+    with monkeypatch.context() as patch:
+        patch.setattr(git_hold.GitHolder, "_left", lambda self: 0.000_001 if self._deadline else None)
+        workspace.save()
+    assert started == [] and "not in the store yet" in workspace.git_losses().not_held
+    workspace.after_save()
+    workspace.after_save()  # while it is at work, or has just ended
+    assert len(started) == 1
+    wait_for(lambda: not workspace.git_losses().not_held and not (workspace.store / "holdfast" / "git-slow").exists())
+    _git(folder, "checkout", "-q", "--orphan", "other")
+    lost = _commit(folder, "after it")
+    workspace.save()
+    assert not workspace.git_losses().not_held, "what comes next is held by the save again"
+    _git(folder, "checkout", "-q", "main")
+    _git(folder, "branch", "-q", "-D", "other")
+    _forget(folder)
+    assert {each.loss.commit for each in workspace.rescue_git("latest").refs} == {lost}
+
+
+def test_process_for_slow_git_holds_what_was_configured(folder: Path, workspace: Workspace, tmp_path: Path) -> None:
+    (folder / "holdfast.toml").write_text('git_objects_max_bytes = "1 KiB"\n')
+    (folder / "large.bin").write_bytes(os.urandom(20_000))
+    _commit(folder, "large")
+    workspace.defer_git()
+    workspace.save()
+    git_objects.hold(str(folder), str(workspace.store), allow_home=False, trust_store=False)
+    assert "more than 1,024 bytes" in workspace.git_losses().not_held
+
+
+def test_process_for_slow_git_is_started_again_after_a_while(
+    folder: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was killed leaves the note that it was started."""
+    started = []
+    monkeypatch.setattr(git_objects, "start_detached", lambda *args: started.append(args))
+    note = workspace.store / "holdfast" / "git-slow"
+    workspace.save()
+    note.write_bytes(b"")
+    for now, count in ((0.0, 1), (60.0, 1), (599.0, 1), (601.0, 2), (-5.0, 3)):
+        saved = Saved(folder, workspace.store, now + 1_800_000_000, {}, {}, {})
+        git_objects.start_holding(saved)
+        assert len(started) == count
+        os.utime(note, (1_800_000_000,) * 2)
 
 
 def test_deferred_objects_are_held_after_the_save(folder: Path, workspace: Workspace) -> None:

@@ -96,6 +96,7 @@ class Scanner:
         self._cache_path = repository.own / "scan.cache"
         self._is_cache_outdated = False
         """Whether the scan cache on disk names packs that are gone: every scan would have to compare all objects."""
+        self._seen_around: Surroundings | None = None
         self.watching: Watching | None = None
         self.is_watch_shared = False
         """Whether the watch belongs to another scanner of the same folder."""
@@ -149,7 +150,7 @@ class Scanner:
             raise Unavailable(f"{self.root} is gone", hint="Is its disk still there?") from error
         if (now.st_dev, now.st_ino) != (identity.st_dev, identity.st_ino):
             raise Unavailable(f"{self.root} was replaced while it was read", hint="Try again.")
-        self._surroundings = surroundings
+        self._seen_around = surroundings
 
         def remember() -> None:
             learnt = wanted.memo()
@@ -263,6 +264,13 @@ class Scanner:
                 "ignored_total_max_bytes": self.limits.total_max_bytes,
             }
         )
+
+    @property
+    def _surroundings(self) -> Surroundings:
+        """What is around the workspace, as the last scan saw it, or as it is now."""
+        if self._seen_around is None:
+            self._seen_around = look_around(self.root, self._home, self._config_home)
+        return self._seen_around
 
     def git_dir(self) -> Path | None:
         """Return the git directory of the repository that the workspace is in; None outside of one."""

@@ -293,7 +293,8 @@ def message_pattern(text: str) -> re.Pattern[str]:
 def changes_of(repository: Repository, checkpoint: Checkpoint) -> list[PathChange]:
     """Return what a checkpoint changed, compared with its parent as lists show it.
 
-    Without a parent every file is added. If the parent is deleted or damaged, the letters are not known.
+    Without a parent every file is added. If the parent is deleted, the letters say how the files differ from the
+    nearest older save that is left; without one, or if something is damaged, they are not known.
     """
     if checkpoint.parent is None:
         return [PathChange("A", path) for path in repository.files_changed(checkpoint)]
@@ -302,7 +303,26 @@ def changes_of(repository: Repository, checkpoint: Checkpoint) -> list[PathChang
             return _differing(repository, parent, checkpoint)
     except (Damaged, NotFound):
         pass
-    return [PathChange("", path) for path in repository.files_changed(checkpoint)]
+    return _lettered(repository, checkpoint, checkpoint, repository.files_changed(checkpoint))
+
+
+def _lettered(repository: Repository, oldest: Checkpoint, newest: Checkpoint, paths: Iterable[str]) -> list[PathChange]:
+    """Say how files that changed from one checkpoint to another differ from what the nearest older save has."""
+    from holdfast.workspace.stored.tree import TreeReader  # start-up cost: few parents are deleted
+
+    named = sorted(paths)
+    with contextlib.suppress(Damaged, NotFound):
+        older = repository.catalog.newest(limit=1, before=oldest.id, session=None)
+        if older:
+            reader = TreeReader(repository.objects)
+            roots = [repository.contents(each).root for each in (repository.checkpoint(older[0]), newest)]
+            there = [[reader.find(root, path) is not None for path in named] for root in roots]
+            letters = {(False, True): "A", (True, True): "M"}
+            return [
+                PathChange(letters.get(each, "D"), path)
+                for path, each in zip(named, zip(*there, strict=True), strict=True)
+            ]
+    return [PathChange("", path) for path in named]
 
 
 def count_changes(repository: Repository, checkpoint: Checkpoint, is_there: Callable[[str], bool]) -> int:
@@ -400,7 +420,7 @@ class Summaries:
         for each in run:
             with contextlib.suppress(Damaged, NotFound):
                 paths.update(self._repository.files_changed(each))
-        return [PathChange("", path) for path in sorted(paths)]
+        return _lettered(self._repository, oldest, newest, paths)
 
     # the file
 
@@ -452,7 +472,7 @@ def _together(parts: Sequence[Summary]) -> Summary:
 
 
 def _cache_key(run: Sequence[Checkpoint]) -> str:
-    return f"3 {run[-1].parent or ''} {run[-1].commit} {run[0].commit}"  # 2: counted lines that are not known as 0
+    return f"4 {run[-1].parent or ''} {run[-1].commit} {run[0].commit}"  # 3: had no letters if the parent was deleted
 
 
 def _encoded(summary: Summary) -> str:

@@ -125,6 +125,24 @@ class TestChanges:
         ws.delete(first.id)
         assert ws.changed_paths(second.id) == [PathChange("", "a")]
 
+    def test_deleted_parent_is_replaced_by_the_nearest_older_save(self, ws: Workspace) -> None:
+        for name in ("stays", "goes", "changes"):
+            (ws.path / name).write_text("one")
+        ws.save()
+        (ws.path / "stays").write_text("two")
+        (ws.path / "short-lived").write_text("two")
+        parent = ws.save()
+        (ws.path / "changes").write_text("three")
+        (ws.path / "new").write_text("three")
+        for name in ("goes", "short-lived"):
+            (ws.path / name).unlink()
+        last = ws.save()
+        ws.delete(parent)
+        wanted = [("M", "changes"), ("D", "goes"), ("A", "new"), ("D", "short-lived")]
+        assert [(each.letter, each.path) for each in ws.changed_paths(last.id)] == wanted
+        summary = ws.turns().summaries[0]
+        assert [(each.letter, each.path) for each in summary.paths] == wanted and summary.files == 4
+
     def test_lines_of_many_files_are_not_counted(self, ws: Workspace, project: Project) -> None:
         ws.save(allow_empty=True)
         for number in range(LINES_MAX_FILES + 1):

@@ -178,7 +178,7 @@ class Folder:
             elif slot in ("extras", "skipped"):
                 value = dict(value)
             setattr(other, slot, value)
-        other.tree = other.attrs = other.record = b""
+        other.tree = other.attrs = other.record = b""  # P2: the next save makes them of the new entries
         other.is_linked, other.is_settled, other.stored, other.own = True, False, None, None
         return other
 
@@ -268,7 +268,7 @@ def load(data: bytes) -> tuple[object, dict[str, Folder]] | None:
         return None
     with memoryview(data) as view, view[start:] as body:
         if zlib.crc32(body).to_bytes(4, "big") != data[start - 4 : start]:
-            return None
+            return None  # P2: a flipped bit could name a file unchanged that is not; everything is read again
     memo = json.loads(data[start + 4 : at])
     folders = {}
     while at < len(data):

@@ -91,7 +91,7 @@ class Judge:
             self._skip_folder(name, path, Reason.DEPENDENCIES, f"built-in: {name}")
         elif name in BUILD_FOLDERS:
             self._skip_folder(name, path, Reason.DEPENDENCIES, rule)
-        elif folder.context:
+        elif folder.context:  # the limit for ignored folders counted it with the folder above
             folder.folders.append(name)
         else:
             folder.probes.append(name)  # counted in each scan: what grows inside does not change this folder's times
@@ -166,7 +166,7 @@ class Judge:
         content = UNKNOWN
         known = self._known.get(name)
         if self._old is not None and known is not None and not self._walk.rehash:
-            content = _known_content(self._old, known, status)
+            content = _known_content(self._old, known, status)  # P8: not read again
             if content != UNKNOWN and name in self._old.extras:
                 folder.extras[name] = self._old.extras[name]
         folder.contents += content

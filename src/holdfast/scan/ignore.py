@@ -175,6 +175,7 @@ class Rules:
             soft += _layers((_INFO, folder, info_exclude), (_USER, folder, self._excludes_file))
         else:
             soft += self._soft
+        # `exclude_patterns` outrank every file; of the files, the innermost comes first, as in git.
         first = 1 if self._hard and self._hard[0].kind == _PATTERNS else 0
         hard = self._hard[:first] + _layers((_HOLDFASTIGNORE, folder, holdfastignore)) + self._hard[first:]
         return Rules(hard, soft, excludes_file=self._excludes_file)
@@ -226,6 +227,7 @@ def decide_path(root: Rules, path: str, *, is_dir: bool, sources: Callable[[str]
 def _decide_folder(rules: Rules, path: str) -> Verdict | None:
     verdict = rules.decide(path, is_dir=True)
     name = path[path.rfind("/") + 1 :]
+    # As `classify` does: only a `!` of `exclude_patterns` or `.holdfastignore` brings such a folder back.
     if name in DEPENDENCY_FOLDERS and (verdict is None or verdict.kind == IGNORED):
         return Verdict(EXCLUDED, f"built-in: {name}")
     return verdict
@@ -299,7 +301,7 @@ class _Layer:
             yield from enumerate(text.split("\0"))
             return
         for number, line in enumerate(text.removeprefix("\xef\xbb\xbf").split("\n"), 1):
-            if not line.startswith("#"):
+            if not line.startswith("#"):  # git ends a line at CR LF and, as C does, at a zero byte
                 yield number, _trimmed(line.removesuffix("\r").partition("\0")[0])
 
     def _parse(self, number: int, line: str) -> Pattern | None:
@@ -311,7 +313,7 @@ class _Layer:
             rule = f"{place}{at}: {line}".encode("latin-1").decode("utf-8", "backslashreplace")
             if self.kind in (_PATTERNS, _HOLDFASTIGNORE):
                 pattern.verdict = Verdict(INCLUDED if negated else EXCLUDED, rule)
-            elif not negated:
+            elif not negated:  # git's `!` only takes back an earlier rule: no verdict
                 pattern.verdict = Verdict(IGNORED, rule)
         return pattern
 

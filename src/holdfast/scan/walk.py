@@ -177,7 +177,7 @@ class Walk:
                 if error.errno == errno.ENAMETOOLONG:
                     continue  # deeper than PATH_MAX: `stat` by path cannot reach it
                 return True
-            if (status.st_ino, status.st_mtime_ns) != (key[1], key[3]):
+            if (status.st_ino, status.st_mtime_ns) != (key[1], key[3]):  # not ctime, which chmod changes, too
                 return True
         return False
 
@@ -229,7 +229,7 @@ class Walk:
         try:
             changed = self._changed(fd, old)
         except FileNotFoundError:
-            return None
+            return None  # removed since the folder's times were read: list what is there now
         if not changed:
             return old
         folder = old.copy()
@@ -248,6 +248,8 @@ class Walk:
         changed = []
         for name, mode, inode, size, mtime_ns, ctime_ns, _, flags in zip(names, *[columns] * WIDTH, strict=True):
             status = lstat(name, dir_fd=fd, follow_symlinks=False)
+            # ctime first: every change of content, mode, owner or links moves it, and no program can set it back. The
+            # others notice a file that came from elsewhere with the same ctime.
             if (
                 status.st_ctime_ns != ctime_ns
                 or status.st_mtime_ns != mtime_ns
@@ -327,7 +329,7 @@ class Walk:
         folder = Folder(path, key)
         folder.like_git = user_git.may_be_git_dir(names)
         folder.sources = (".gitignore" in names, ".holdfastignore" in names, ".git" in names)
-        folder.trusted = not young(status, now)
+        folder.trusted = not young(status, now)  # P2: a name that comes in the same clock tick would not show
         folder.extra = extras_of(fd, status, self.listing.owner)
         folder.context = context
         rules = self._rules_of(path, fd, outer, *folder.sources) if any(folder.sources) else outer
@@ -382,7 +384,7 @@ class Walk:
             return self._is_git(path, fd, names) and (not alone or user_git.is_all_git(split(path)[1], names))
         except OSError as error:
             if error.errno in SHORTAGES:
-                raise
+                raise  # P6: unknown is not "no"
             return False
 
     def _met_too_early(self) -> bool:

@@ -102,6 +102,8 @@ class Planner:
 
     def make(self) -> Steps:
         """Make the plan."""
+        # The order matters: what is blocked (first databases, then what cannot be saved) decides what is removed, and a
+        # path is removed after everything in it was decided, so that a folder stays with what is kept in it (P1).
         differing = self._differing()
         self._block_beside_loose_sidecars(differing)
         for change in differing.values():
@@ -126,7 +128,7 @@ class Planner:
         for change in self._reader.diff(self._present.root, self._target.root):
             if self._is_asked_for(change.path, is_folder=change.is_folder):
                 other = found.get(change.path)
-                if other is not None:
+                if other is not None:  # a file that becomes a folder, or the reverse, comes as two changes
                     change = Change(change.path, change.before or other.before, change.after or other.after)
                 if change.before is None or change.after is None or differs(change.before, change.after):
                     found[change.path] = change
@@ -321,6 +323,7 @@ class Planner:
         folder, name = split(path)
         if not is_in_use(name, self._handles.open(folder), self._writers):
             return False
+        # P1, P2: the process would go on writing into the old file, or mix old and new pages
         self._blocked[path] = "a database that a process has open"
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,6 +152,16 @@ def test_log_shows_safety_checkpoints_only_when_asked(holdfast, write: Write):
     assert everything[0]["operation"]["verb"] == "restore"
     assert "before restore to a1" in holdfast("log", "--all").out
     assert "before restore to a1" in holdfast("show", "a2").out
+
+
+def test_show_names_what_is_not_saved_or_counts_it(holdfast, write: Write):
+    write("node_modules/x/index.js", "1\n")
+    holdfast("save")
+    assert re.search("^not saved +node_modules: dependencies$", holdfast("show").out, re.MULTILINE)
+    for number in range(4):
+        write(f"package{number}/node_modules/x/index.js", "1\n")
+    holdfast("save")
+    assert re.search("^not saved +5 paths: dependencies$", holdfast("show").out, re.MULTILINE)
 
 
 def test_show_names_all_fields_and_the_files_changed(holdfast):

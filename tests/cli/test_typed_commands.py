@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from datetime import datetime, timedelta
 
 import pytest
@@ -103,6 +105,74 @@ def test_it_is_refused_with_what_to_do(saved, early, words):
     ran = saved(*words)
     code, text = REFUSED[words]
     assert ran.code == code and re.search(text, ran.err), ran
+
+
+TIMES = ("@10m", "@1h30m", "@14:05", "@yesterday", "@2026-11-01", "@2026-11-01T10:00")
+NAMED: dict[tuple[str, ...], str] = {
+    ("show", "AT"): "^checkpoint +a3$",
+    ("show", "AT:src/app.js"): "^three$",
+    ("cat", "AT:src/app.js"): "^three$",
+    ("cat", "AT", "src/app.js"): "^three$",
+    ("diff", "AT"): "No differences",
+    ("diff", "a1", "AT"): r"^-one\n\+three$",
+    ("diff", "a1..AT"): r"^-one\n\+three$",
+    ("diff", "AT", "src/app.js"): "No differences",
+    ("log", "--flat", "a2..AT"): r"\Aid .*\na3 .*\n\Z",
+    ("restore", "AT", "--dry-run"): "",
+    ("restore", "AT", "src/app.js"): "",
+    ("export", "AT", "../out"): "^Exported ",
+    ("fork", "AT", "../fork"): "",
+    ("pin", "AT"): "",
+}
+
+
+@pytest.fixture
+def late(saved, monkeypatch):
+    """The clock of references says noon of a day long after all saves: every time of `TIMES` is later than these."""
+    import holdfast.times
+
+    parse = holdfast.times.parse_time
+    moment = datetime.now().astimezone().replace(hour=12, minute=0) + timedelta(days=4)
+    first = moment - timedelta(days=2)
+
+    def later(text, *, now, zone):
+        text = text.replace("2026-11-01", f"{first:%Y-%m-%d}")
+        return parse(text, now=moment, zone=zone)
+
+    monkeypatch.setattr(holdfast.times, "parse_time", later)
+    return saved
+
+
+@pytest.mark.parametrize("words", NAMED, ids=" ".join)
+def test_a_time_names_a_checkpoint_in_every_command(late, words):
+    ran = late(*(word.replace("AT", "@14:05") for word in words))
+    assert re.search(NAMED[words], ran.out + ran.err, re.MULTILINE) and ran.code == 0, ran
+
+
+@pytest.mark.parametrize("when", TIMES)
+def test_every_form_of_a_time_names_a_checkpoint(late, when):
+    assert late("show", when, "--json").json["checkpoint"]["short_id"] == "a3"
+    assert late("cat", f"{when}:src/app.js").out == "three\n"
+
+
+@pytest.mark.parametrize("when", TIMES)
+@pytest.mark.parametrize("is_bare", [True, False], ids=["bare", "with @"])
+def test_every_form_of_a_time_limits_the_list(late, when, is_bare):
+    when = when.removeprefix("@") if is_bare else when
+    assert len(late("log", "--until", when, "--json").json["items"]) == 3
+    assert late("log", "--since", when, "--json").json["items"] == []
+
+
+def test_ids_sort_as_people_expect(holdfast):
+    for _ in range(11):
+        holdfast.saved("--allow-empty")
+    listed = [line.split()[0] for line in holdfast("log", "--flat").out.splitlines()[1:]]
+    assert listed == [f"a{number}" for number in range(11, 0, -1)]
+
+
+def test_the_package_is_a_program(saved):
+    ran = subprocess.run([sys.executable, "-m", "holdfast", "status"], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout.splitlines()[1].split()[:3]) == (0, ["last", "save", "a3"])
 
 
 def test_a_time_with_colons_names_a_file(saved):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
         PathChange,
         Progress,
         Pruned,
+        Uncovered,
         Usage,
     )
     from holdfast.retention import Policy
@@ -57,6 +57,7 @@ _COLUMNS = (
 YOU = "you"
 """What a person is called to a person."""
 _FILTERS = ("session", "actor", "type", "since", "until", "grep", "after", "up_to")
+_NAMED_MOST = 3  # paths that are not saved, for each reason
 _List = list  # within the class, `list` is its method
 
 
@@ -357,7 +358,7 @@ def _usage_tables(found: Usage, largest: list[CheckpointUsage], types: list[dict
         [tuple(each.values()) for each in types],
     )
     paths = location.Table(
-        (Column("path"), Column("size", "bytes"), Column("contents", "count")),
+        (Column("path"), Column("size", "bytes"), Column("versions", "count")),
         [(each.path, each.bytes, each.contents) for each in found.paths],
     )
     return [sizes, kinds, paths]
@@ -399,10 +400,20 @@ def reason(operation: Operation) -> str:
     return f"before {operation.verb} to {target}"
 
 
+def _not_saved(uncovered: Sequence[Uncovered]) -> str:
+    """A line for each reason, with the paths where these are few."""
+    found: dict[str, list[str]] = {}
+    for each in uncovered:
+        found.setdefault(each.reason.value, []).append(each.path or ".")
+    lines = []
+    for why, paths in sorted(found.items(), key=lambda item: -len(item[1])):
+        are_few = len(paths) <= _NAMED_MOST and not any("\n" in path for path in paths)
+        lines.append(f"{', '.join(paths) if are_few else _count(len(paths), 'path')}: {why}")
+    return "\n".join(lines)
+
+
 def _fields(found: Checkpoint, parent: str | None, changes: Sequence[PathChange], turn: Turn | None) -> list[Field]:
     operation, git = found.operation, found.git
-    counted = Counter(each.reason.value for each in found.uncovered)
-    uncovered = "\n".join(f"{_count(number, 'path')}: {why}" for why, number in counted.most_common())
     return [
         location.Field("checkpoint", short(found.id)),
         location.Field("id", found.id),
@@ -421,7 +432,7 @@ def _fields(found: Checkpoint, parent: str | None, changes: Sequence[PathChange]
         location.Field("safety", reason(operation) if operation else ""),
         location.Field("complete", "yes" if found.complete else "no"),
         location.Field("quiet", "" if found.quiet else "no: files changed while they were read"),
-        location.Field("not contained", uncovered, "block"),
+        location.Field("not saved", _not_saved(found.uncovered), "block"),
         location.Field("your git", _git_words(git)),
         location.Field("stored as", f"commit {found.commit} of the store" if found.commit else ""),
         location.Field("changed", (_count(len(changes), "file"), [_change_line(each) for each in changes]), "listing"),

@@ -125,6 +125,25 @@ def test_rescue_overwrites_nothing_and_repeats(folder: Path, workspace: Workspac
     assert _git(folder, "rev-parse", "rescued/b-2") == lost
 
 
+def test_operation_that_was_in_progress_is_named(holdfast: Program) -> None:
+    project = holdfast.project
+    _git(project, "init", "-q")
+    _commit(project, "one")
+    _git(project, "checkout", "-q", "-b", "topic")
+    topic = _commit(project, "two")
+    _git(project, "checkout", "-q", "main")
+    _commit(project, "three")
+    with pytest.raises(subprocess.CalledProcessError):
+        _git(project, "merge", "topic")
+    holdfast.saved()
+    assert "in progress" not in holdfast("git", "status").out
+    _git(project, "merge", "--abort")
+    assert "note: a merge was in progress; its commits are recorded" in holdfast("git", "status").out
+    _git(project, "branch", "-q", "-D", "topic")
+    found = holdfast("git", "status", "--json").json
+    assert found["operation_ended"] == "a merge" and [each["commit"] for each in found["losses"]] == [topic]
+
+
 class TestLostEarlier:
     """What is lost before the newest checkpoint: older ones recorded it."""
 

@@ -57,6 +57,9 @@ class GitLosses:
     """Whether something else is staged now than the checkpoint recorded."""
     not_held: str = ""
     """Why objects that the checkpoint names are not in the store; empty if they are."""
+    operation: str = ""
+    """What was in progress at the checkpoint, such as `a rebase`, and is not now; its commits are recorded, not its
+    files."""
     earlier: list[GitLoss] = field(default_factory=list)
     """Commits that only older checkpoints recorded, and that no ref reaches now: what was lost before this one."""
 
@@ -102,7 +105,9 @@ def find_losses(repository: Repository, root: Path, ref: CheckpointRef | None, p
             problems = [f"commits could not be compared: {error}"]
     problems += [f"not recorded: {gap}" for gap in before.gaps]
     is_other = before.index_digest != now.index_digest
-    return replace(nothing, losses=losses, problems=problems, index_differs=is_other, earlier=earlier)
+    ended = before.operation if before.operation != now.operation else ""
+    done = replace(nothing, losses=losses, problems=problems, index_differs=is_other)
+    return replace(done, operation=ended, earlier=earlier)
 
 
 def read_recorded(repository: Repository, ref: CheckpointRef | None, root: Path) -> Recorded:

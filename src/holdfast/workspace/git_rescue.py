@@ -23,7 +23,7 @@ from holdfast.scan.git_scratch import GitScratch
 from holdfast.scan.user_git import common_dir, own_settings
 from holdfast.shadowgit import TreeEntry
 from holdfast.workspace.git_losses import HEADS, RESUMED, GitLoss, GitLosses, Recorded, named_commits
-from holdfast.workspace.stored.git_data import content, extract
+from holdfast.workspace.stored.git_data import content, extract, write_index
 from holdfast.workspace.stored.repository import Repository
 
 RESCUED = "refs/heads/rescued/"
@@ -197,20 +197,13 @@ class Rescuer:
         entry = self._data.file("index")
         if entry is None:
             return []
-        self._write_index(scratch.folder)
+        write_index(self._repository.objects, self._data, scratch.folder)
         done = scratch.run("ls-files", "--stage", "-z", "--sparse")
         rows = [row.split(b" ", 2) for row in done.output.split(b"\0") if row]
         names = {row[1].decode() for row in rows if row[0] != b"160000" and row[1].strip(b"0")}
         if done.code or names - scratch.kinds(names).keys():
             return None
         return sorted(names)
-
-    def _write_index(self, folder: Path) -> None:
-        for name, target in (("shared-index", self._data.shared_index_name), ("index", "index")):
-            entry = self._data.file(name)
-            if entry is not None and target and "/" not in target:
-                pieces = content(self._repository.objects, entry.mode, entry.oid)
-                (folder / target).write_bytes(b"".join(pieces))
 
     def _put_index(self, git: Path, entry: TreeEntry) -> str:
         """Replace the index by the recorded one, under git's lock; return the name of a copy of the one before."""

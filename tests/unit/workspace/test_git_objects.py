@@ -566,6 +566,32 @@ def test_purge_of_a_path_reaches_its_history_in_git(tmp_path: Path, object_forma
     assert b"secret " not in _held_bytes(workspace)
 
 
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+def test_purge_of_a_path_of_a_split_index(tmp_path: Path, object_format: str) -> None:
+    """An entry that replaces one of the shared file has no path."""
+    place = tmp_path / "project"
+    place.mkdir()
+    _git(place, "init", "-q", f"--object-format={object_format}")
+    for name in ("a", "env", "z"):
+        (place / name).write_text(f"{name} committed\n")
+    _git(place, "add", ".")
+    _git(place, "commit", "-q", "-m", "one")
+    _git(place, "update-index", "--split-index")
+    for name in ("a", "env"):
+        (place / name).write_text(f"{name} staged\n")
+    _git(place, "add", "a", "env")
+    (place / "env").write_text("of the folder\n")
+    assert b"env" not in (place / ".git" / "index").read_bytes()
+    workspace = Workspace(place, store=tmp_path / "store")
+    workspace.save()
+    held = _held_bytes(workspace)
+    assert b"env staged" in held and b"a staged" in held
+    workspace.purge("env")
+    held = _held_bytes(workspace)
+    assert b"env staged" not in held and b"env committed" not in held
+    assert b"a staged" in held and b"z committed" in held and workspace.verify().ok
+
+
 def test_purge_of_a_path_that_only_git_has(folder: Path, workspace: Workspace) -> None:
     (folder / "old.env").write_text("secret")
     _git(folder, "add", ".")

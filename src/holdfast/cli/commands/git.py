@@ -111,6 +111,8 @@ def _show(found: GitLosses) -> None:
         streams.answer(_words(loss))
     for problem in found.problems:
         streams.answer(f"note: {render.escape(problem)}")
+    if found.operation:
+        streams.answer(f"note: {found.operation} was in progress; its commits are recorded, and not how far it was")
     if found.not_held:
         streams.answer(f"not held: {render.escape(found.not_held)}")
 
@@ -143,6 +145,7 @@ def _document(found: GitLosses) -> dict[str, Any]:
         "losses": [_loss(loss) for loss in found.losses],
         "problems": found.problems,
         "index_differs": found.index_differs,
+        "operation_ended": found.operation or None,
         "not_held": found.not_held or None,
         "earlier": [_loss(loss) for loss in found.earlier],
     }

@@ -107,6 +107,15 @@ def content(source: Source, mode: int, oid: bytes) -> Iterator[bytes]:
     return map(source.blob, list_parts(source, mode, oid))
 
 
+def write_index(source: Source, data: GitData, folder: Path) -> None:
+    """Write the recorded index, and the file that it builds on, into a git directory."""
+    for name, target in (("shared-index", data.shared_index_name), ("index", "index")):
+        entry = data.file(name)
+        if entry is not None and target and "/" not in target:
+            with open(folder / target, "wb", opener=private) as file:
+                file.writelines(content(source, entry.mode, entry.oid))
+
+
 def extract(source: Source, pack: GitPack, path: Path) -> None:
     """Write a pack into a new file."""
     with open(path, "xb", opener=private) as file:

@@ -22,7 +22,15 @@ from holdfast.scan.read import LARGE_BYTES
 from holdfast.shadowgit import ObjectKind, object_id
 from holdfast.workspace.pathspec import Scope
 from holdfast.workspace.stored.chunking import LARGE_FILES, cut, group_parts
-from holdfast.workspace.stored.git_data import GitData, GitPack, content, extract, read_git_data, write_git_data
+from holdfast.workspace.stored.git_data import (
+    GitData,
+    GitPack,
+    content,
+    extract,
+    read_git_data,
+    write_git_data,
+    write_index,
+)
 from holdfast.workspace.stored.object_sink import ObjectSink, PackSink
 from holdfast.workspace.stored.repository import GIT_PURGE, Repository
 from holdfast.workspace.upkeep.secret_spellings import Needles
@@ -121,6 +129,8 @@ class GitRedaction:
 
     def _staged(self, data: GitData, object_format: str) -> Iterator[str]:
         """The contents that the recorded index has at a purged path."""
+        if data.shared_index_name:
+            yield from self._staged_in_split_index(data, object_format)
         for each in data.files:
             if each.name in (b"index", b"shared-index"):
                 index = b"".join(content(self._objects, each.mode, each.oid))
@@ -128,16 +138,29 @@ class GitRedaction:
                     if self._places.has(path):
                         yield oid
 
-    def _rewrite_pack(
-        self, pack: GitPack, object_format: str, doomed: Set[bytes], staged: Set[str]
-    ) -> tuple[GitPack, frozenset[str]]:
+    def _staged_in_split_index(self, data: GitData, object_format: str) -> Iterator[str]:
+        """An entry that replaces one of the shared file has no path of its own: git puts the two together."""
+        with self._scratch(self._git(), object_format) as scratch:
+            write_index(self._objects, data, scratch.folder)
+            listed = scratch.run("ls-files", "--stage", "-z", "--sparse").output  # nothing, if the index is damaged
+        for row in listed.split(b"\0"):
+            about, _, path = row.partition(b"\t")
+            if path and self._places.has(path):
+                yield about.split(b" ")[1].decode()
+
+    def _git(self) -> str:
         program = self._program()
         if program is None:
             raise Unavailable(
                 "checkpoints hold objects of your git, and the git program, which searches them, was not found",
                 hint="Install git. Nothing was changed.",
             )
-        with self._scratch(program, object_format) as scratch:
+        return program
+
+    def _rewrite_pack(
+        self, pack: GitPack, object_format: str, doomed: Set[bytes], staged: Set[str]
+    ) -> tuple[GitPack, frozenset[str]]:
+        with self._scratch(self._git(), object_format) as scratch:
             file = scratch.folder / "objects" / "pack" / "pack-0.pack"
             extract(self._objects, pack, file)
             _check(scratch.run("index-pack", os.fspath(file)).error)

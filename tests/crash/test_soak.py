@@ -12,6 +12,8 @@ from types import ModuleType
 
 import pytest
 
+import servers
+
 pytestmark = pytest.mark.crash
 
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
@@ -28,14 +30,86 @@ def soak() -> ModuleType:
     return module
 
 
+def counts_in(report: str) -> dict[str, int]:
+    lines = [line for line in report.splitlines()[1:] if ", then " not in line]
+    return {line[:40].strip(): int(line[40:].replace(",", "")) for line in lines}
+
+
 def test_a_short_soak_loses_nothing() -> None:
     command = [sys.executable, str(SOAK), "--seconds", "15", "--seed", "12"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    counts = {line[:40].strip(): int(line[40:].replace(",", "")) for line in done.stdout.splitlines()[1:]}
+    counts = counts_in(done.stdout)
     assert counts["operations"] > 0
     assert counts["kills"] > 0
     assert counts["losses"] == 0
+
+
+@pytest.mark.server
+def test_a_short_soak_of_everything_loses_nothing() -> None:
+    servers.require_postgres()
+    command = [sys.executable, str(SOAK), "--seconds", "20", "--seed", "12", "--everything"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = counts_in(done.stdout)
+    for what in ("operations: step", "operations: train", "operations: edit", "processes"):
+        assert counts[what] > 0, done.stdout
+
+
+class TestModelsOfOthers:
+    """What was saved and is gone is noticed, and what is there is not."""
+
+    @pytest.fixture
+    def area(self, tmp_path: Path, soak: ModuleType) -> Path:
+        for name in ("disk", "logs"):
+            (tmp_path / name).mkdir()
+        (tmp_path / "postgres").write_text(f"sqlite:///{tmp_path}/states.db")  # the model is the same
+        return tmp_path
+
+    @pytest.mark.parametrize(("said", "is_lost"), [(3, False), (4, True)])
+    def test_training(self, soak: ModuleType, area: Path, said: int, is_lost: bool) -> None:
+        process = soak.KINDS["training"](area, "training0-1", 1)
+        for _ in range(3):
+            process.train()
+        process.say(trained=said)
+        process.close()
+        report = soak.Report(0)
+        soak._compare_others(area, report)
+        assert bool(report.losses) is is_lost
+
+    @pytest.mark.parametrize("is_lost", [False, True])
+    def test_states(self, soak: ModuleType, area: Path, is_lost: bool) -> None:
+        process = soak.KINDS["states"](area, "states0-1", 1)
+        for _ in range(5):
+            process.step()
+        if is_lost:
+            stepped = next(each for each in soak.soak_kinds.logs(area, "states0"))
+            process.say(stepped=stepped["stepped"], to=stepped["to"] + 1)
+        process.close()
+        report = soak.Report(0)
+        soak._compare_others(area, report)
+        assert bool(report.losses) is is_lost
+
+    def test_states_that_were_not_saved(self, soak: ModuleType, area: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        process = soak.KINDS["states"](area, "states0-1", 1)
+        process.step()
+        process.close()
+        monkeypatch.setattr(soak.soak_kinds, "state_of", lambda session, number: {"step": number, "other": session})
+        report = soak.Report(0)
+        soak._compare_others(area, report)
+        assert len(report.losses) == 1
+
+    def test_an_index(self, soak: ModuleType, area: Path) -> None:
+        process = soak.KINDS["index"](area, "index0-1", 1)
+        for _ in range(10):
+            process.folder.mkdir(exist_ok=True)
+            process.edit()
+        process.apply()
+        process.close()
+        report = soak.Report(0)
+        soak._compare_others(area, report)
+        assert report.losses == [] and report.counts["documents compared"] > 0
+        assert report.counts["texts embedded more than once"] == 0
 
 
 class TestModel:

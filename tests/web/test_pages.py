@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -275,6 +276,58 @@ class TestLargeContent:
         answer = pages.get(f"turn/{saved.id}")
         assert len(answer.text) < 300_000
         assert "more lines" in answer.text
+
+    def test_a_diff_of_many_hunks_is_cut(self, pages: Pages, workspace: Workspace) -> None:
+        """A file in which every third line changed made a page of 44 MB, and one of two lines one of 182 MB."""
+        lines = [f"line {number}\n" for number in range(6_000)]
+        for change in ("", "!"):
+            (workspace.path / "some.txt").write_text("".join(f"{change}{each}" for each in lines[::3]))
+            mixed = (f"{change}{each}" if at % 3 else each for at, each in enumerate(lines))
+            (workspace.path / "many.txt").write_text("".join(mixed))
+            saved = workspace.save("mixed")
+        text = pages.get(f"turn/{saved.id}").text
+        assert len(text) < 300_000
+        assert text.count("data-hunk") <= 210
+        assert re.search(r"1,9\d\d more hunks", text)
+
+    def test_a_name_of_newlines(self, pages: Pages, workspace: Workspace) -> None:
+        name = "\n" * 255
+        (workspace.path / name).write_text("x\n")
+        saved = workspace.save(name)
+        for page in (f"turn/{saved.id}", "timeline", "files", "usage", "coverage", "search?q=x"):
+            answer = pages.client.get(f"/w/{pages.key}/{page}")
+            assert answer.status_code == 200
+            assert len(answer.text) < 60_000
+        for page in ("files", "history", "blame", "compare"):
+            assert pages.get(page, path=name).status_code == 200
+        done = pages.get("plan", what="path", ref=saved.id, path=name)
+        assert done.status_code == 200
+
+    def test_a_page_that_takes_long_keeps_no_other_waiting(
+        self, pages: Pages, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import threading
+
+        begun, go_on = threading.Event(), threading.Event()
+        search = workspace.search
+
+        def slow(*words: Any, **options: Any) -> Any:
+            begun.set()
+            assert go_on.wait(120)
+            return search(*words, **options)
+
+        monkeypatch.setattr(workspace, "search", slow)
+        answers: list[int] = []
+        with pages.client:  # one event loop for all
+            asking = threading.Thread(target=lambda: answers.append(pages.get("search", q="x").status_code))
+            asking.start()
+            assert begun.wait(120)
+            assert pages.get("timeline").status_code == 200
+            assert pages.client.get("/home").status_code == 200
+            assert not answers
+            go_on.set()
+            asking.join(120)
+        assert answers == [200]
 
     def test_a_long_line_is_cut(self, pages: Pages, workspace: Workspace) -> None:
         (workspace.path / "min.js").write_text("x" * 3_000_000)

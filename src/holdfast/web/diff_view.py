@@ -18,6 +18,8 @@ from holdfast.workspace.stored.reviewed import digest_of
 ROWS_MAX = 800
 """How many lines of a page's changes are shown at once."""
 FILE_ROWS_MAX = 400
+_HUNKS_MAX = 100
+"""How many hunks of a file are shown: each has a header and its buttons."""
 _WHOLE_MAX_BYTES = 256 << 10
 _IMAGES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -74,6 +76,8 @@ class FileView:
     hunks: list[HunkView] = field(default_factory=list)
     image: tuple[str | None, str | None] | None = None
     """The checkpoints that have the picture before and after; None where it was not there."""
+    more_hunks: int = 0
+    """How many of its hunks are not shown."""
     is_loaded: bool = True
     """False: its lines are asked for when it comes into view."""
 
@@ -115,8 +119,6 @@ def view_file(
     clean: Callable[[str], str] | None = None,
 ) -> FileView:
     """One file of some changes."""
-    if clean is not None:
-        change = replace(change, hunks=tuple(_cleaned(hunk, clean) for hunk in change.hunks))
     letter = {"added": "A", "deleted": "D"}.get(change.status, "M")
     lines = [hunk for hunk in change.hunks if hunk.kind == "lines"]
     added = sum(len(hunk.added) for hunk in lines) if lines else None
@@ -124,9 +126,13 @@ def view_file(
     plain = FileView(change.path, change.status, letter, added, removed, is_loaded=False)
     if not is_loaded:
         return plain
+    if clean is not None:
+        cleaned = tuple(_cleaned(hunk, clean) for hunk in change.hunks[: _HUNKS_MAX + 1])
+        change = replace(change, hunks=cleaned + change.hunks[_HUNKS_MAX + 1 :])
     if lines:
         hunks = _hunks(change, split=split)
-        return FileView(change.path, change.status, letter, added, removed, hunks=hunks)
+        more = len(change.hunks) - len(hunks)
+        return FileView(change.path, change.status, letter, added, removed, hunks=hunks, more_hunks=more)
     return _whole(workspace, changes, change, plain, clean)
 
 
@@ -134,19 +140,21 @@ def _hunks(change: FileChange, *, split: bool) -> list[HunkView]:
     found = []
     shown_until = 0  # the last line of the new text that is on the page
     left = FILE_ROWS_MAX
-    for at, hunk in enumerate(change.hunks):
+    shown = change.hunks[: _HUNKS_MAX + 1]
+    for at, hunk in enumerate(shown[:_HUNKS_MAX]):
+        if left <= 0 and at:
+            break
         if hunk.kind != "lines":
             title = f"mode {change.mode_before or 0:o} → {change.mode_after or 0:o}"
             found.append(HunkView(hunk.id, hunk.kind, title, []))
             continue
-        following = next((each for each in change.hunks[at + 1 :] if each.kind == "lines"), None)
+        following = next((each for each in shown[at + 1 :] if each.kind == "lines"), None)
         until = following.after[0] - 1 if following and following.added else following.after[0] if following else None
-        rows = _rows(hunk, shown_until, until, change.path, left) if left > 0 else []
+        rows = _rows(hunk, shown_until, until, change.path, left)
         shown_until = max([shown_until, *(row.new.number for row in rows if row.new)])
-        more = 0 if rows else len(hunk.removed) + len(hunk.added)
         cut = rows[:left]
         left -= len(cut)
-        more += len(rows) - len(cut)
+        more = len(hunk.removed) + len(hunk.added) - sum(row.kind != "same" for row in cut)
         found.append(HunkView(hunk.id, "lines", _title(hunk), _side_by_side(cut) if split else cut, more))
     return found
 

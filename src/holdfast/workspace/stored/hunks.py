@@ -18,12 +18,14 @@ from holdfast.shadowgit import ObjectKind
 from holdfast.workspace.stored.diff import gap_above
 from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES, ObjectSink
 from holdfast.workspace.stored.record import Node
-from holdfast.workspace.stored.text_merge import hunks, is_text, split_lines
+from holdfast.workspace.stored.text_merge import LineHunk, hunks, is_text, split_lines
 from holdfast.workspace.stored.tree import Change, Entry, TreeReader, is_modified, merged
 
 _CONTEXT_LINES = 3  # as git shows
 _DIGEST_CHARS = 16
 _NOT_LINES = (0, 0)
+_HUNKS_MAX = 5_000
+"""Of a file. With more, they are one: nobody chooses among them, and they would take hundreds of MiB."""
 _NAMED_MAX = 5
 
 
@@ -111,7 +113,10 @@ class ChangedPath:
 
     def _line_parts(self, old: list[bytes], new: list[bytes]) -> list[_Part]:
         found = []
-        for start, end, new_start, new_end in hunks(b"".join(old), b"".join(new)):
+        spans = hunks(b"".join(old), b"".join(new))
+        if len(spans) > _HUNKS_MAX:
+            spans = [LineHunk(spans[0].start, spans[-1].end, spans[0].new_start, spans[-1].new_end)]
+        for start, end, new_start, new_end in spans:
             removed, added = old[start:end], new[new_start:new_end]
             hunk = Hunk(
                 self.change.path,

@@ -279,3 +279,16 @@ def test_blame_names_who_wrote_what_came_back(project, ws, saved):
     lines = ws.blame(file.name).lines
     assert lines[15].origin.actor == "claude-code"
     assert lines[2].origin.is_older
+
+
+def test_more_hunks_than_anybody_chooses_among_are_one(project, ws):
+    old = [b"%d\n" % number for number in range(10_010)]
+    new = [b"new\n" if number % 2 else line for number, line in enumerate(old)]
+    file = project.write("text", b"".join(old))
+    saved = ws.save().id
+    file.write_bytes(b"first\n" + b"".join(new))
+    found = ws.changes(saved)
+    (hunk,) = found.hunks
+    assert (hunk.before, hunk.after[1]) == ((0, 0) if not hunk.removed else (1, 10_010), 10_011)
+    ws.revert(found, [hunk])
+    assert file.read_bytes() == b"".join(old)

@@ -1,8 +1,9 @@
 /* The native part of a scan: which folders of the scan cache are, with certainty, as they were.
 
    `sweep` compares every folder of a cache (holdfast/scan/cache.py, format version 5) and every file in it with the
-   disk, in several threads and without the interpreter lock. It decides nothing else: a folder that differs in any
-   way, or cannot be looked at for any reason, is left to the Python code, which is the reference.
+   disk, in several threads and without the interpreter lock. It also finds what is plain: unchanged folders about
+   which nothing has to be asked but whether the same rules still apply. It decides nothing else: a folder that differs
+   in any way, or cannot be looked at for any reason, is left to the Python code, which is the reference.
 
    The bytes of the cache are not trusted: every length is checked before it is used. */
 
@@ -23,10 +24,15 @@
 /* Where the fields of a record are: `_HEAD` in cache.py. Numbers are little-endian and not aligned. */
 enum {
     DEVICE = 0, INODE = 8, MODE = 16, MTIME = 20, CTIME = 28, MARKS = 36,
+    RULES = 37, TREE = 53, ATTRS = 73, IGNORED_BYTES = 93, IGNORED_COUNT = 101,
     PATH_SIZE = 105, FOLDERS_SIZE = 109, DETAILS_SIZE = 113, NAMES_SIZE = 117, ENTRIES = 121,
     HEAD_SIZE = 125
 };
-enum { IS_TRUSTED = 1, IS_SETTLED = 4, IS_LIKE_GIT = 128 }; /* of MARKS */
+enum { RULES_BYTES = 16, OID_BYTES = 20 };
+enum { IS_TRUSTED = 1, IS_LINKED = 2, IS_SETTLED = 4, HAS_SOURCES = 16 + 32 + 64, IS_LIKE_GIT = 128 }; /* of MARKS */
+
+/* A verdict, of these bits; `sweep.py` has the same. */
+enum { UNCHANGED = 1, PLAIN = 2, PLAIN_BELOW = 4 };
 
 /* The columns of an entry, 64 bits each. */
 enum { ROW_MODE, ROW_INODE, ROW_SIZE, ROW_MTIME, ROW_CTIME, ROW_NLINK, ROW_FLAGS, ROW_WIDTH };
@@ -41,6 +47,16 @@ typedef struct {
     const unsigned char *rows;
     uint32_t path_size, names_size, entries;
 } Record;
+
+/* What Python gets of a record beside its verdict; `sweep.py` reads the same. */
+typedef struct {
+    uint64_t start; /* in the bytes of the cache */
+    uint32_t parent; /* its number, smaller than the own one; NO_PARENT */
+    uint32_t below; /* how many records are below it */
+} Relation;
+enum { RELATION_BYTES = 16 };
+_Static_assert(sizeof(Relation) == RELATION_BYTES, "Relation has no padding");
+static const uint32_t NO_PARENT = UINT32_MAX;
 
 typedef struct {
     const Record *records;
@@ -194,6 +210,8 @@ static Py_ssize_t find_records(const unsigned char *data, size_t size, Record **
         record.rows = data + rows_at;
         if (count_names(record.names, record.names_size) != record.entries)
             goto damaged;
+        if (count >= NO_PARENT)
+            goto damaged;
         if (count == room) {
             room = room ? 2 * room : 1024;
             Record *more = room > SIZE_MAX / sizeof(Record) ? NULL : realloc(records, room * sizeof(Record));
@@ -215,9 +233,123 @@ damaged:
     return -1;
 }
 
+static uint64_t hash_of(const unsigned char *text, size_t size) {
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (size_t at = 0; at < size; at++)
+        hash = (hash ^ text[at]) * 1099511628211u;
+    return hash ^ hash >> 32;
+}
+
+/* Numbers of records by path: open addressing, at most half full. */
+typedef struct {
+    const Record *records;
+    uint32_t *numbers; /* plus one; 0: free */
+    size_t mask;
+} Index;
+
+/* The place of a path in the index, or the free place where it belongs. */
+static uint32_t *find(const Index *index, const unsigned char *path, size_t size) {
+    for (size_t at = (size_t)hash_of(path, size) & index->mask;; at = (at + 1) & index->mask) {
+        uint32_t *place = &index->numbers[at];
+        if (!*place)
+            return place;
+        const Record *record = &index->records[*place - 1];
+        if (record->path_size == size && !memcmp(record->path, path, size))
+            return place;
+    }
+}
+
+/* Find the records of the folders in one; return whether there is one for each. */
+static int claim_children(const Index *index, uint32_t number, Relation *relations) {
+    const Record *record = &index->records[number];
+    const unsigned char *name = record->path + record->path_size, *end = name + read_u32(record->head + FOLDERS_SIZE);
+    unsigned char path[LONGEST_PATH];
+    size_t prefix = record->path_size;
+    if (name == end)
+        return 1;
+    if (prefix + 1 >= LONGEST_PATH)
+        return 0;
+    memcpy(path, record->path, prefix);
+    if (prefix)
+        path[prefix++] = '/';
+    for (;; name++) {
+        const unsigned char *stop = memchr(name, 0, (size_t)(end - name));
+        size_t size = (size_t)((stop ? stop : end) - name);
+        if (!size || size >= LONGEST_PATH - prefix || memchr(name, '/', size))
+            return 0;
+        memcpy(path + prefix, name, size);
+        uint32_t child = *find(index, path, prefix + size);
+        if (!child || child - 1 <= number || relations[child - 1].parent != NO_PARENT)
+            return 0;
+        relations[child - 1].parent = number;
+        if (!stop)
+            return 1;
+        name = stop;
+    }
+}
+
+static int is_zero(const unsigned char *bytes, size_t size) {
+    while (size && !*bytes)
+        bytes++, size--;
+    return !size;
+}
+
+/* Whether an unchanged folder has nothing that the walk would check, or that other folders have to do with: the rules
+   that apply in it are those of the folder above, and nothing in it is ignored, left out or linked. */
+static int is_plain(const Record *record, const Record *parent, uint64_t device) {
+    const unsigned char *head = record->head;
+    return !(head[MARKS] & (HAS_SOURCES | IS_LINKED))
+        && !read_u32(head + DETAILS_SIZE)
+        && !read_u32(head + IGNORED_COUNT) && !read_i64(head + IGNORED_BYTES)
+        && (uint64_t)read_i64(head + DEVICE) == device
+        && !memcmp(head + RULES, parent->head + RULES, RULES_BYTES)
+        && !is_zero(head + TREE, OID_BYTES) && !is_zero(head + ATTRS, OID_BYTES);
+}
+
+/* Find what is below what, and complete the verdicts. Return 0 if a path is there twice, -2 without memory. */
+static int relate(const Job *job, const unsigned char *data, Relation *relations) {
+    struct stat status;
+    size_t count = job->count, room = 16;
+    while (room < 2 * count)
+        room *= 2;
+    Index index = {.records = job->records, .numbers = calloc(room, sizeof(uint32_t)), .mask = room - 1};
+    if (!index.numbers)
+        return -2;
+    for (size_t at = 0; at < count; at++) {
+        const Record *record = &job->records[at];
+        uint32_t *place = find(&index, record->path, record->path_size);
+        if (*place) {
+            free(index.numbers);
+            return 0;
+        }
+        *place = (uint32_t)at + 1;
+        relations[at] = (Relation){.start = (uint64_t)(record->head - data), .parent = NO_PARENT};
+    }
+    int has_device = !fstat(job->root, &status);
+    for (size_t at = 0; at < count; at++)
+        if (claim_children(&index, (uint32_t)at, relations))
+            job->verdicts[at] |= PLAIN_BELOW; /* until a child says otherwise */
+    for (size_t at = count; at-- > 0;) { /* children come after their parents */
+        uint32_t parent = relations[at].parent;
+        if (parent == NO_PARENT)
+            continue;
+        if (has_device && job->verdicts[at] & UNCHANGED
+            && is_plain(&job->records[at], &job->records[parent], (uint64_t)status.st_dev))
+            job->verdicts[at] |= PLAIN;
+        if ((job->verdicts[at] & (PLAIN | PLAIN_BELOW)) != (PLAIN | PLAIN_BELOW))
+            job->verdicts[parent] &= (unsigned char)~PLAIN_BELOW;
+        relations[parent].below += relations[at].below + 1;
+    }
+    free(index.numbers);
+    return 1;
+}
+
 PyDoc_STRVAR(sweep_doc,
     "sweep(data, start, root, threads)\n--\n\n"
-    "Return a byte for each folder of a scan cache: 1 if it and its known files are as the cache has them, else 0.\n\n"
+    "Compare a scan cache with the disk. Return two byte strings, with a part for each folder:\n\n"
+    "- a byte. 1: it and its known files are as the cache has them; 2: and nothing else in it has to be looked at, if\n"
+    "  the rules of the folder above it apply; 4: so it is with all folders below it.\n"
+    "- 16 bytes: where its record is, the number of the folder above it (or 2**32 - 1), how many are below it.\n\n"
     "data: the bytes of the cache; start: where its records begin; root: the descriptor of the workspace.\n"
     "ValueError if the records do not fit together.");
 
@@ -228,8 +360,9 @@ static PyObject *sweep(PyObject *module, PyObject *args) {
     (void)module;
     if (!PyArg_ParseTuple(args, "y*nii:sweep", &view, &start, &root, &threads))
         return NULL;
-    PyObject *result = NULL;
+    PyObject *verdicts = NULL, *result = NULL;
     Record *records = NULL;
+    Relation *relations = NULL;
     size_t entries = 0;
     Py_ssize_t count = -1;
     if (start >= 0 && start <= view.len) {
@@ -237,23 +370,33 @@ static PyObject *sweep(PyObject *module, PyObject *args) {
         count = find_records((const unsigned char *)view.buf + start, (size_t)(view.len - start), &records, &entries);
         Py_END_ALLOW_THREADS
     }
-    if (count == -2)
-        PyErr_NoMemory();
-    else if (count < 0)
-        PyErr_SetString(PyExc_ValueError, "the scan cache is damaged");
-    else
-        result = PyBytes_FromStringAndSize(NULL, count);
-    if (result) {
+    if (count >= 0 && !(relations = calloc((size_t)count + 1, sizeof(Relation))))
+        count = -2;
+    if (count >= 0)
+        verdicts = PyBytes_FromStringAndSize(NULL, count);
+    if (verdicts) {
         Job job = {.records = records, .count = (size_t)count, .root = root};
-        job.verdicts = (unsigned char *)PyBytes_AsString(result);
+        job.verdicts = (unsigned char *)PyBytes_AsString(verdicts);
+        int is_whole;
         if (threads > MOST_THREADS)
             threads = MOST_THREADS;
         if (entries + (size_t)count < ENTRIES_FOR_THREADS)
             threads = 1;
         Py_BEGIN_ALLOW_THREADS
         run(&job, threads);
+        is_whole = relate(&job, (const unsigned char *)view.buf, relations);
         Py_END_ALLOW_THREADS
+        if (is_whole > 0)
+            result = Py_BuildValue("Oy#", verdicts, (const char *)relations, count * RELATION_BYTES);
+        else
+            count = is_whole ? -2 : -1;
     }
+    if (count == -2)
+        PyErr_NoMemory();
+    else if (count < 0)
+        PyErr_SetString(PyExc_ValueError, "the scan cache is damaged");
+    Py_XDECREF(verdicts);
+    free(relations);
     free(records);
     PyBuffer_Release(&view);
     return result;

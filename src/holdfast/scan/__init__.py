@@ -4,6 +4,7 @@ A scan has two steps: `walk` lists, `read` reads what the walk found changed.
 
     walk        lists the folders of a workspace, and what is still to be read
     sweep       finds the folders that are certainly unchanged, with the native module
+    cached_folders  the folders of a cache and of a walk, most of which stay encoded
     classify    decides for each entry whether it is saved
     ignore      ignore rules, and the folders that tools generate
     limits      how much is saved of what git ignores

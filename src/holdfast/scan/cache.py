@@ -44,6 +44,8 @@ _HEAD = struct.Struct(  # `_native.c` reads the same fields: change both, and th
     "QI"  # ignored_bytes, ignored_count
     "IIIII"  # bytes of path, folders, details and names; number of entries
 )
+_RULES_AT = struct.calcsize("<QQIqqB")
+_PATH_SIZE_AT = struct.calcsize("<QQIqqB16s20s20sQI")
 _SOURCES = [(bool(bits & 1), bool(bits & 2), bool(bits & 4)) for bits in range(8)]
 
 Key = tuple[int, int, int, int, int]
@@ -241,16 +243,19 @@ class Folder:
         self.ignored_bytes, self.ignored_count = sum(sizes), len(sizes)
 
 
-def dump(folders: Iterable[Folder], memo: object) -> bytes:
-    """The cache as bytes. `memo` is any JSON value that the caller wants back.
+def dump(folders: Iterable[Folder | memoryview], memo: object) -> bytes:
+    """The cache as bytes: folders, and records to copy. `memo` is any JSON value that the caller wants back.
 
     A record is kept as it was read while its folder has not changed, so that writing costs what changed (P8).
     """
     text = json.dumps(memo, separators=(",", ":")).encode()
-    records: list[bytes | memoryview] = [_SIZE.pack(len(text)), text]
-    records += [folder.record or _record(folder) for folder in folders]
-    body = b"".join(records)
-    return _MAGIC + zlib.crc32(body).to_bytes(4, "big") + body
+    parts: list[bytes | memoryview] = [_MAGIC, bytes(4), _SIZE.pack(len(text)), text]
+    parts += [each if isinstance(each, memoryview) else each.record or _record(each) for each in folders]
+    checksum = 0
+    for part in parts[2:]:
+        checksum = zlib.crc32(part, checksum)
+    parts[1] = checksum.to_bytes(4, "big")
+    return b"".join(parts)
 
 
 def records_at(data: bytes) -> int | None:
@@ -261,18 +266,26 @@ def records_at(data: bytes) -> int | None:
     return start + 4 + int(_SIZE.unpack_from(data, start)[0])
 
 
-def load(data: bytes) -> tuple[object, dict[str, Folder]] | None:
-    """Read a cache; None if it is not, to the last bit, what was written."""
+def load_memo(data: bytes) -> tuple[object, int] | None:
+    """Read the caller's value, and find where the records begin; None if the cache is not what was written."""
     start, at = len(_MAGIC) + 4, records_at(data)
     if at is None:
         return None
     with memoryview(data) as view, view[start:] as body:
         if zlib.crc32(body).to_bytes(4, "big") != data[start - 4 : start]:
             return None  # P2: a flipped bit could name a file unchanged that is not; everything is read again
-    memo = json.loads(data[start + 4 : at])
+    return json.loads(data[start + 4 : at]), at
+
+
+def load(data: bytes) -> tuple[object, dict[str, Folder]] | None:
+    """Read a cache; None if it is not, to the last bit, what was written."""
+    found = load_memo(data)
+    if found is None:
+        return None
+    memo, at = found
     folders = {}
     while at < len(data):
-        folder = _folder(data, at)
+        folder = load_folder(data, at)
         folders[folder.path] = folder
         at = folder.stored.end if folder.stored else len(data)
     return memo, folders
@@ -308,8 +321,25 @@ def _record(folder: Folder) -> bytes | memoryview:
     return folder.record
 
 
-def _folder(data: bytes, start: int) -> Folder:
-    """Read the record that begins at a place."""
+def load_path(data: bytes, start: int) -> str:
+    """Read the path of the record that begins at a place."""
+    at = start + _HEAD.size
+    return data[at : at + _SIZE.unpack_from(data, start + _PATH_SIZE_AT)[0]].decode("utf-8", "surrogateescape")
+
+
+def load_rules(data: bytes, start: int) -> bytes:
+    """Read the digest of the rules in a folder."""
+    return data[start + _RULES_AT : start + _RULES_AT + 16]
+
+
+def load_identity(data: bytes, start: int) -> tuple[int, int]:
+    """Read the inode and the modification time of a folder whose numbers all fit."""
+    _, inode, _, mtime, *_ = _HEAD.unpack_from(data, start)
+    return inode, mtime
+
+
+def load_folder(data: bytes, start: int) -> Folder:
+    """Read the record that begins at a place. ValueError if it does not end before the end of the data."""
     device, inode, mode, mtime, ctime, marks, rules, tree, attrs, ignored_bytes, ignored_count, *sizes = (
         _HEAD.unpack_from(data, start)
     )
@@ -319,6 +349,8 @@ def _folder(data: bytes, start: int) -> Folder:
     names_at = details_at + details_size
     rows_at = names_at + names_size
     contents_at = rows_at + 8 * WIDTH * count
+    if contents_at + 20 * count > len(data):
+        raise ValueError("a record of the scan cache is cut short")
     folder = Folder.__new__(Folder)  # the slots that are not set here are read when they are first used
     folder.path = data[start + _HEAD.size : folders_at].decode("utf-8", "surrogateescape")
     folder.trusted = bool(marks & 1)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.model import Reason
 from holdfast.scan import sqlite_files
 from holdfast.scan.cache import FLAGS, IGNORED, LEFT_OUT, SIZE, UNKNOWN, WIDTH
+from holdfast.scan.cached_folders import notable
 from holdfast.scan.dir_handles import SHORTAGES, join
 from holdfast.scan.ignore import BUILD_FOLDERS, DEPENDENCY_FOLDERS
 
@@ -41,7 +42,7 @@ def _candidates(listing: Listing) -> list[tuple[int, str, list[int]]]:
     """What counts towards the total: size, folder and places. A database and its sidecars are saved together or not at
     all (P2)."""
     candidates = []
-    for folder in listing.folders.values():
+    for _, folder in notable(listing.folders):
         if not folder.ignored_count:
             continue
         found: dict[str, list[int]] = {}

@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterable, Set
 from contextlib import suppress
 from importlib import import_module
-from itertools import compress
 from types import ModuleType
 
 
@@ -39,29 +37,35 @@ def describe() -> str:
     return "pure Python, because the native module was not built or cannot be loaded"
 
 
+UNCHANGED, PLAIN, PLAIN_BELOW = 1, 2, 4
+"""The bits of a verdict on a folder: it and its known files are as in the cache; nothing else in it has to be looked
+at, if the rules of the folder above it apply; so it is with all folders below it."""
+
+
 class Sweep:
     """One comparison of a scan cache with the disk. It runs in threads of its own from the moment it is made."""
 
     def __init__(self, data: bytes, start: int, root: str) -> None:
         """data: the bytes of the cache; start: where its records begin; root: the workspace."""
-        self._verdicts = b""
+        self._found: tuple[bytes, bytes] | None = None
         self._thread = None
         if native is not None:
             # a daemon: a sweep of a slow network disk must not delay the end of an interrupted program
             self._thread = threading.Thread(target=self._run, args=(data, start, root), daemon=True)
             self._thread.start()
 
-    def unchanged(self, paths: Iterable[str]) -> Set[str]:
-        """Wait for the end, and return those of the folders that are unchanged. `paths`: all, in the cache's order."""
+    def result(self) -> tuple[bytes, bytes] | None:
+        """Wait for the end, and return a verdict for each folder and where it is (as `_native.sweep` does); None
+        without the native module, or if it found the cache damaged."""
         if self._thread is not None:
             self._thread.join()
-        return set(compress(paths, self._verdicts))
+        return self._found
 
     def _run(self, data: bytes, start: int, root: str) -> None:
         assert native is not None
         with suppress(OSError, ValueError, MemoryError):  # nothing is known to be unchanged, and the walk finds out
             fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                self._verdicts = native.sweep(data, start, fd, os.cpu_count() or 1)
+                self._found = native.sweep(data, start, fd, os.cpu_count() or 1)
             finally:
                 os.close(fd)

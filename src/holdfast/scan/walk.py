@@ -12,7 +12,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Set
 from pathlib import Path
 from typing import Protocol
 
@@ -22,8 +22,9 @@ from holdfast.model import Reason
 from holdfast.scan import user_git
 from holdfast.scan.attrs import extras_of
 from holdfast.scan.cache import FAILED, FLAGS, IGNORED, LEFT_OUT, MODE, UNKNOWN, WIDTH, YOUNG, Folder, Key, columns
+from holdfast.scan.cached_folders import CachedFolders, ScannedFolders
 from holdfast.scan.classify import Judge, is_partly, young
-from holdfast.scan.dir_handles import SHORTAGES, Handles, join, split
+from holdfast.scan.dir_handles import SHORTAGES, Handles, join, split, upwards
 from holdfast.scan.ignore import MAX_IGNORE_BYTES, Rules
 from holdfast.scan.limits import Limits, has_few_entries, hold_to_total
 
@@ -50,8 +51,8 @@ class Wanted(Protocol):
 class Listing:
     """The result of a walk: the folders, parents before children, and the entries that must be read."""
 
-    def __init__(self, owner: tuple[int, int], device: int) -> None:
-        self.folders: dict[str, Folder] = {}
+    def __init__(self, owner: tuple[int, int], device: int, swept: CachedFolders | None = None) -> None:
+        self.folders: MutableMapping[str, Folder] = {} if swept is None else ScannedFolders(swept)
         self.pending: list[tuple[Folder, int]] = []
         self.changed: set[str] = set()  # folders that differ from the cache
         self.owner = owner
@@ -75,13 +76,13 @@ class Walk:
         wanted: Wanted,
         limits: Limits,
         rehash: bool = False,
-        unchanged: Set[str] = frozenset(),
+        swept: CachedFolders | None = None,
         cover: Callable[[str, int], None] | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        """`unchanged`: folders that a sweep found to be, with every known file in them, as in the cache. `cover` is
-        called with each folder before it is read. `clock`: nanoseconds, of the clock that stamps files; any other could
-        make a file that changes during the scan look old enough to be trusted (P2).
+        """`swept`: the cache, if a sweep has just compared it with the disk. `cover` is called with each folder before
+        it is read. `clock`: nanoseconds, of the clock that stamps files; any other could make a file that changes
+        during the scan look old enough to be trusted (P2).
         """
         self._clock = clock
         self._handles = handles
@@ -92,15 +93,16 @@ class Walk:
         self.limits = limits
         self.rehash = rehash
         self._cover = cover
-        self._unchanged = frozenset() if rehash or cover else unchanged
         self._named: set[str] = set()  # folders that a `.git` file somewhere in the workspace points to
         self._mixed: set[str] = set()  # git directories that also contain files of a project
         self._has_listed = False  # whether any folder had to be listed
         self.mounts = mounts_below(os.fsencode(root))
+        self._above_mounts = {above for mount in self.mounts for above in (*upwards(mount), "")}
         status = os.fstat(handles.open(""))
         self.began_ns = clock()
         self.identity = (status.st_dev, status.st_ino, status.st_uid, status.st_gid)
-        self.listing = Listing((status.st_uid, status.st_gid), status.st_dev)
+        self._swept = None if rehash or cover or swept is None or not _is_of(swept, status) else swept
+        self.listing = Listing((status.st_uid, status.st_gid), status.st_dev, self._swept)
 
     def run(self) -> Listing:
         """Walk. Unavailable if the workspace itself cannot be listed."""
@@ -108,7 +110,7 @@ class Walk:
             self._descend("", self._rules, "")
             if not self._met_too_early():
                 break  # P6: else a git directory is among the folders; walk again, knowing of it
-            self.listing = Listing(self.listing.owner, self.listing.device)
+            self.listing = Listing(self.listing.owner, self.listing.device, self._swept)
         hold_to_total(self.listing, self.wanted, self.limits.total_max_bytes)
         return self.listing
 
@@ -117,11 +119,37 @@ class Walk:
         stack: list[tuple[str, Rules, str]] = [(start, outer, start_context)]
         while stack:
             path, rules, context = stack.pop()
+            if self._adopt(path, rules, context):
+                continue
             found = self._visit(path, rules, context)
-            if found is not None:
+            if found is not None and not self._adopt_below(path, found):
                 folder, inner, contexts = found
                 for name in reversed(folder.folders):  # so that they are visited in order
                     stack.append((join(path, name), inner, contexts.get(name, context)))
+
+    def _adopt(self, path: str, rules: Rules, context: str) -> bool:
+        """Take a folder and all below it as the sweep found them: for each of them `_reuse` would say so."""
+        folders, swept = self.listing.folders, self._swept
+        if swept is None or context or path in self._above_mounts or not isinstance(folders, ScannedFolders):
+            return False
+        number = swept.number(path)
+        if number is None or not swept.is_plain(number) or swept.rules(number) != rules.digest:
+            return False
+        folders.adopt(number)
+        return True
+
+    def _adopt_below(self, path: str, found: tuple[Folder, Rules, dict[str, str]]) -> bool:
+        """Take all folders below one that is itself as in the cache."""
+        (folder, inner, contexts), folders, swept = found, self.listing.folders, self._swept
+        if swept is None or contexts or folder.context or path in self._above_mounts:
+            return False
+        number = swept.number(path)
+        if number is None or folder is not swept.folder(number) or not swept.is_plain_below(number):
+            return False
+        if inner.digest != folder.rules or not isinstance(folders, ScannedFolders):
+            return False
+        folders.adopt_below(number)
+        return True
 
     def _visit(self, path: str, rules: Rules, context: str) -> tuple[Folder, Rules, dict[str, str]] | None:
         """Scan one folder; None if it cannot be entered, which is then recorded in its parent (P4)."""
@@ -130,7 +158,8 @@ class Walk:
             if path in self.mounts:
                 self._leave_out(path, Reason.OTHER_FILESYSTEM, "a mount point")
                 return None
-            if path in self._unchanged and (known := self._reuse(path, rules, context)) is not None:
+            known = self._reuse(path, rules, context) if self._swept is not None else None
+            if known is not None:
                 listing.folders[path] = known[0]
                 return known
             fd = self._handles.open(path)
@@ -169,15 +198,14 @@ class Walk:
         """
         root = self._handles.open("")
         listing = self.listing
-        for path in listing.folders if self._has_listed else listing.changed:
-            key = listing.folders[path].key
+        for path, inode, mtime_ns in _identities(listing.folders, None if self._has_listed else listing.changed):
             try:
                 status = os.stat(path or ".", dir_fd=root, follow_symlinks=False)
             except OSError as error:
                 if error.errno == errno.ENAMETOOLONG:
                     continue  # deeper than PATH_MAX: `stat` by path cannot reach it
                 return True
-            if (status.st_ino, status.st_mtime_ns) != (key[1], key[3]):  # not ctime, which chmod changes, too
+            if (status.st_ino, status.st_mtime_ns) != (inode, mtime_ns):  # not ctime, which chmod changes, too
                 return True
         return False
 
@@ -201,12 +229,14 @@ class Walk:
         return self._list(path, fd, status, key, outer, context, old, now)
 
     def _reuse(self, path: str, outer: Rules, context: str) -> tuple[Folder, Rules, dict[str, str]] | None:
-        """The folder from the cache, whose status and files the sweep has compared; None if it has to be looked at.
+        """The folder from the cache, if the sweep found its status and files unchanged; None if it has to be looked at.
 
         The sweep knows no rules: what they leave out, and small ignored folders, are checked here as in `_look`.
         """
-        old = self._cache[path]
-        if old.key[0] != self.listing.device or not _is_reusable(old, context) or not _has_plain_numbers(old):
+        old = self._swept.get(path) if self._swept is not None and self._swept.is_unchanged(path) else None
+        if old is None or not _is_reusable(old, context):
+            return None
+        if old.key[0] != self.listing.device or not _has_plain_numbers(old):
             return None
         if not (old.skipped or old.probes or any(old.sources)):
             return (old, outer, {}) if outer.digest == old.rules else None
@@ -434,6 +464,22 @@ def _is_reusable(old: Folder, context: str) -> bool:
 def _has_plain_numbers(old: Folder) -> bool:
     """Whether all numbers of a folder fit into the columns that the sweep compared."""
     return old.stored is not None and not old.stored.far
+
+
+def _is_of(swept: CachedFolders, status: os.stat_result) -> bool:
+    """Whether the workspace that is open is the one that the cache is of: its path may lead to another one by now."""
+    folder = swept.get("")
+    return folder is not None and folder.key[:2] == (status.st_dev, status.st_ino)
+
+
+def _identities(folders: Mapping[str, Folder], paths: Set[str] | None) -> Iterator[tuple[str, int, int]]:
+    """Path, inode and modification time of some folders, or of all."""
+    if paths is None and isinstance(folders, ScannedFolders):
+        yield from folders.identities()
+        return
+    for path in folders if paths is None else paths:
+        key = folders[path].key
+        yield path, key[1], key[3]
 
 
 def _name(entry: os.DirEntry[str]) -> str:

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Mapping, Set
+import zlib
+from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
+from holdfast.errors import Unavailable
+from holdfast.model import Reason
 from holdfast.scan import cache, sweep
 from holdfast.scan.cache import Folder, dump, load, records_at
+from holdfast.scan.cached_folders import CachedFolders, encoded, notable, removed
 from holdfast.scan.dir_handles import Handles
 from holdfast.scan.ignore import Rules
 from holdfast.scan.limits import Limits
@@ -48,18 +53,27 @@ def later() -> int:
     return time.time_ns() + 10_000_000_000
 
 
-def walk(root: Path, known: Mapping[str, Folder], unchanged: Set[str] = frozenset()) -> Listing:
+def walk(root: Path, known: Mapping[str, Folder]) -> Listing:
+    """Walk; with what a sweep found if `known` is that."""
+    swept = known if isinstance(known, CachedFolders) else None
     with Handles(str(root)) as handles:
         given: dict[str, Any] = {"rules": Rules.root(), "wanted": Nothing(), "limits": LIMITS, "clock": later}
-        return Walk(handles, root, cache=known, unchanged=unchanged, **given).run()
+        return Walk(handles, root, cache=known, swept=swept, **given).run()
 
 
 def scan_cache(root: Path) -> bytes:
-    """The cache that a scan of a folder leaves, with a made-up content for every file."""
-    listing = walk(root, {})
+    """The cache that a save of a folder leaves, with a made-up content for every file and tree for every folder."""
+    return saved(walk(root, {}))
+
+
+def saved(listing: Listing) -> bytes:
+    """The cache that a save leaves of a listing."""
     for folder, place in listing.pending:
         folder.set_content(place, b"\7" * 20)
-    return dump(listing.folders.values(), {})
+    for _, folder in notable(listing.folders):
+        folder.tree = folder.attrs = b"\3" * 20
+        folder.record = b""
+    return dump(encoded(listing.folders), {})
 
 
 def folders_of(data: bytes) -> dict[str, Folder]:
@@ -68,10 +82,17 @@ def folders_of(data: bytes) -> dict[str, Folder]:
     return found[1]
 
 
-def unchanged(data: bytes, root: Path) -> set[str]:
+def swept(data: bytes, root: Path) -> Mapping[str, Folder]:
+    """The cache, compared with the disk; as it is without the native module."""
     start = records_at(data)
     assert start is not None
-    return set(Sweep(data, start, str(root)).unchanged(folders_of(data)))
+    found = Sweep(data, start, str(root)).result()
+    return folders_of(data) if found is None else CachedFolders(data, found)
+
+
+def unchanged(data: bytes, root: Path) -> set[str]:
+    found = swept(data, root)
+    return {path for path in found if isinstance(found, CachedFolders) and found.is_unchanged(path)}
 
 
 def seen(listing: Listing) -> object:
@@ -154,14 +175,29 @@ class TestVerdicts:
         assert "src" not in found
         assert {"src/deep", "empty"} <= found
 
+    @pytest.mark.parametrize("column", [cache.MODE, cache.INO, cache.SIZE, cache.MTIME, cache.CTIME])
+    def test_each_column_is_compared(self, root: Path, column: int) -> None:
+        """Also those that do not change alone: a replaced file has another ctime."""
+        folders = folders_of(scan_cache(root))
+        folders["src"].rows[column] += 1
+        folders["src"].record = b""
+        assert "src" not in unchanged(dump(folders.values(), {}), root)
+
+    @pytest.mark.parametrize("part", range(5))
+    def test_each_part_of_the_key_is_compared(self, root: Path, part: int) -> None:
+        folders = folders_of(scan_cache(root))
+        key = list(folders["src"].key)
+        key[part] += 1
+        folders["src"].key, folders["src"].record = (key[0], key[1], key[2], key[3], key[4]), b""
+        assert "src" not in unchanged(dump(folders.values(), {}), root)
+
     def test_folder_replaced_by_link_to_it(self, root: Path) -> None:
         """The folder is the same one, but the walk does not come to it by this path any more."""
         data = scan_cache(root)
         (root / "src").rename(root / "moved")
         (root / "src").symlink_to("moved")
-        found = unchanged(data, root)
-        assert "" not in found
-        assert "src" not in walk(root, folders_of(data), found).folders
+        assert "" not in unchanged(data, root)
+        assert "src" not in walk(root, swept(data, root)).folders
 
     def test_folder_that_this_user_cannot_read(self, root: Path) -> None:
         """Another user's scan could read it; the walk reports it as unreadable (P4)."""
@@ -199,7 +235,7 @@ def test_ignored_folder_that_grew(root: Path) -> None:
     assert "scratch" in folders_of(data)
     for number in range(1, 5):
         (root / f"scratch/{number}").touch()
-    listing = walk(root, folders_of(data), unchanged(data, root))
+    listing = walk(root, swept(data, root))
     assert "scratch" not in listing.folders and "scratch" in listing.folders[""].skipped
 
 
@@ -239,33 +275,297 @@ def _link_hard(root: Path, path: str, other: str) -> None:
     os.link(root / path, root / other)
 
 
-CHANGES = [_write, _remove, _move, _make_folder, _set_mode, _ignore, _link, _link_hard]
-PATHS = ["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "d/e/f", "x/a", "x", ".gitignore", "x/name \udcff"]
+def _lock(root: Path, path: str, other: str) -> None:
+    if (root / path).is_dir():
+        (root / path).chmod(0o300 if len(other) % 2 else 0)
 
 
-@given(
-    files=st.sets(st.sampled_from(PATHS), min_size=1),
-    changes=st.lists(st.tuples(st.sampled_from(CHANGES), st.sampled_from(PATHS), st.sampled_from(PATHS)), max_size=6),
-)
-@settings(max_examples=examples(300))
-def test_same_listing_with_and_without(
-    tmp_path_factory: pytest.TempPathFactory, files: set[str], changes: list[tuple[Change, str, str]]
-) -> None:
-    root = tmp_path_factory.mktemp("sweep")
+def _copy_times(root: Path, path: str, other: str) -> None:
+    """Replace a file by another one of the same size and modification time."""
+    status = (root / path).stat()
+    (root / path).write_bytes(b"x" * status.st_size)
+    os.utime(root / path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+CHANGES = [_write, _remove, _move, _make_folder, _set_mode, _ignore, _link, _link_hard, _lock, _copy_times]
+PATHS = [
+    "a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "d/e/f", "d/e/f/g/h", "d/e/f/g/i/j", "x/a", "x", ".gitignore",
+    "x/name \udcff", "x/\n/\udc80/k", "p/q/r/s/t", "p/q/r/u", "p/q/v/.gitignore", "p/q/v/w", "p/.git",
+]  # fmt: skip
+Changes = list[tuple[Change, str, str]]
+SOME_CHANGES = st.lists(st.tuples(st.sampled_from(CHANGES), st.sampled_from(PATHS), st.sampled_from(PATHS)), max_size=6)
+SOME_FILES = st.sets(st.sampled_from(PATHS), min_size=1)
+
+
+def make_tree(root: Path, files: set[str]) -> None:
     for path in sorted(files, reverse=True):
-        try:
+        with suppress(OSError):  # a folder has this name
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(path, errors="surrogateescape")
-        except OSError:
-            continue  # a folder has this name
-    data = scan_cache(root)
+
+
+def make(root: Path, changes: Changes) -> None:
     for change, path, other in changes:
-        try:
+        with suppress(OSError):  # not possible now
             change(root, path, other)
-        except OSError:
-            continue  # not possible now
-    with_sweep = walk(root, folders_of(data), unchanged(data, root))
-    assert seen(with_sweep) == seen(walk(root, folders_of(data)))
+
+
+def unlock(root: Path) -> None:
+    """Make every folder readable again, for whoever removes the tree."""
+    for folder, folders, _ in os.walk(root):
+        for name in folders:
+            if not os.path.islink(os.path.join(folder, name)):
+                os.chmod(os.path.join(folder, name), 0o700)
+
+
+def all_of(folders: Mapping[str, Folder]) -> object:
+    """What the cache that is written of some folders says of them."""
+    found = folders_of(dump(encoded(folders), {}))
+    return {
+        path: (each.key, each.names, list(each.rows), bytes(each.contents), each.folders, each.rules, each.tree)
+        for path, each in found.items()
+    }
+
+
+@given(files=SOME_FILES, rounds=st.lists(SOME_CHANGES, min_size=1, max_size=3))
+@settings(max_examples=examples(300))
+def test_same_listing_with_and_without(
+    tmp_path_factory: pytest.TempPathFactory, files: set[str], rounds: list[Changes]
+) -> None:
+    """Save after save, a walk with a sweep finds what a walk without it finds, for somebody whom permissions bind."""
+    root = tmp_path_factory.mktemp("sweep")
+    make_tree(root, files)
+    data = scan_cache(root)
+    try:
+        for changes in rounds:
+            make(root, changes)
+            try:
+                expected = unprivileged(lambda data=data: walk(root, folders_of(data)))
+            except Unavailable:  # the workspace itself is locked
+                with pytest.raises(Unavailable):
+                    unprivileged(lambda data=data: walk(root, swept(data, root)))
+                return
+            known = unprivileged(lambda data=data: swept(data, root))
+            found = unprivileged(lambda known=known: walk(root, known))
+            assert set(removed(known, found.folders)) == folders_of(data).keys() - expected.folders.keys()
+            assert all_of(found.folders) == all_of(expected.folders)
+            assert len(found.folders) == len(expected.folders) == len(list(found.folders))
+            assert all(path in found.folders for path in expected.folders)
+            assert seen(found) == seen(expected)
+            data = saved(found)
+    finally:
+        unlock(root)
+
+
+@pytest.mark.skipif(sweep.native is None, reason="the native module is absent or turned off")
+@given(files=SOME_FILES, changes=SOME_CHANGES)
+@settings(max_examples=examples(300))
+def test_changes_between_sweep_and_walk(
+    tmp_path_factory: pytest.TempPathFactory, files: set[str], changes: Changes
+) -> None:
+    """What changes after the sweep is found as it was before or as it is now, and is not lost for the next save."""
+    root = tmp_path_factory.mktemp("race")
+    make_tree(root, files)
+    data = scan_cache(root)
+    before = seen_folders(walk(root, folders_of(data)))
+    known = swept(data, root)
+    make(root, changes)
+    try:
+        found = walk(root, known)
+        after = walk(root, folders_of(data))
+        for path, folder in seen_folders(found).items():
+            assert folder in (before.get(path), seen_folders(after).get(path))
+        again = saved(found)
+        assert seen_folders(walk(root, swept(again, root))) == seen_folders(walk(root, {}))
+    finally:
+        unlock(root)
+
+
+def seen_folders(listing: Listing) -> dict[str, object]:
+    """What a walk found of each folder, without contents and whether its times may be trusted."""
+    return {
+        path: (each.key, each.names, [*each.rows], each.folders, each.skipped, each.rules)
+        for path, each in listing.folders.items()
+    }
+
+
+class TestAdopting:
+    """Folders that are plain are taken over without being looked at, and no others."""
+
+    def _walked(self, root: Path, data: bytes) -> set[str]:
+        return {path for path, _ in notable(walk(root, swept(data, root)).folders)}
+
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        for path in ("d/e/f/a", "d/e/b", "d/g/c", "h/i/j/k", "top"):
+            (tmp_path / "root" / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "root" / path).write_text(path)
+        return tmp_path / "root"
+
+    @pytest.mark.skipif(sweep.native is None, reason="the native module is absent or turned off")
+    def test_nothing_changed(self, root: Path) -> None:
+        """Only the workspace itself becomes an object."""
+        assert self._walked(root, scan_cache(root)) == {""}
+
+    @pytest.mark.skipif(sweep.native is None, reason="the native module is absent or turned off")
+    def test_one_file_changed(self, root: Path) -> None:
+        data = scan_cache(root)
+        (root / "d/e/b").write_text("changed")
+        assert self._walked(root, data) == {"", "d", "d/e"}
+
+    @pytest.mark.parametrize("what", ["ignore file", "ignored file", "hard link", "not saved yet", "left out"])
+    def test_what_a_walk_asks_about(self, root: Path, what: str) -> None:
+        """A folder with something of its own to check is not adopted, even if nothing in it changed."""
+        match what:
+            case "ignore file":
+                (root / "d/g/.gitignore").touch()  # so that the rules are those of the folder above
+            case "ignored file":
+                (root / ".gitignore").write_text("*.log\n")
+                (root / "d/g/some.log").touch()
+            case "hard link":
+                os.link(root / "d/g/c", root / "d/g/second")
+            case "left out":
+                (root / ".gitignore").write_text("many/\n")
+                (root / "d/g/many").mkdir()
+                for number in range(5):
+                    (root / f"d/g/many/{number}").touch()
+        data = scan_cache(root)
+        if what == "not saved yet":
+            folders = folders_of(data)
+            folders["d/g"].tree = folders["d/g"].record = b""
+            data = dump(folders.values(), {})
+        assert "d/g" in self._walked(root, data)
+        assert self._walked(root, data) >= {"", "d", "d/g"}
+
+    def test_rules_changed_above(self, root: Path) -> None:
+        (root / ".gitignore").write_text("nothing\n")
+        data = scan_cache(root)
+        (root / ".gitignore").write_text("j/\nf/\n")
+        listing = walk(root, swept(data, root))
+        assert seen(listing) == seen(walk(root, folders_of(data)))
+        assert all(folder.rules == listing.folders[""].rules for folder in listing.folders.values())
+
+    def test_mounted_on_itself(self, root: Path) -> None:
+        """A folder that became a mount point of itself has the same device, inode and times; only the kernel's table of
+        mounts tells."""
+        data = scan_cache(root)
+        place = root / "d/e/f"
+        if subprocess.run(["mount", "--bind", place, place], stderr=subprocess.DEVNULL, check=False).returncode:
+            pytest.skip("cannot mount here")
+        try:
+            listing = walk(root, swept(data, root))
+        finally:
+            subprocess.run(["umount", "-l", place], check=True)
+        assert "d/e/f" not in listing.folders
+        assert listing.folders["d/e"].skipped == {"f": (Reason.OTHER_FILESYSTEM, "a mount point")}
+
+    def test_other_file_system(self, root: Path) -> None:
+        """Even if the cache says that a folder of another file system is as it was, it is not adopted: the walk may
+        have no table of mounts to ask."""
+        data = scan_cache(root)
+        place = root / "d/g"
+        if subprocess.run(["mount", "-t", "tmpfs", "none", place], stderr=subprocess.DEVNULL, check=False).returncode:
+            pytest.skip("cannot mount here")
+        try:
+            folders, status = folders_of(data), place.stat()
+            mounted = Folder(
+                "d/g", (status.st_dev, *cache.row_of(status, 0)[1::-1], status.st_mtime_ns, status.st_ctime_ns)
+            )
+            mounted.trusted, mounted.rules = True, folders["d"].rules
+            mounted.tree = mounted.attrs = b"\3" * 20
+            data = dump([mounted if path == "d/g" else folder for path, folder in folders.items()], {})
+            known = swept(data, root)
+        finally:
+            subprocess.run(["umount", "-l", place], check=True)
+        if isinstance(known, CachedFolders):
+            assert known.is_unchanged("d/g")
+            assert not known.is_plain(known.number("d/g") or 0)
+
+    def test_workspace_replaced_after_the_sweep(self, root: Path, tmp_path: Path) -> None:
+        """A sweep of the folder that was there before says nothing of the one that is there now."""
+        data = scan_cache(root)
+        known = swept(data, root)
+        root.rename(tmp_path / "old")
+        shutil.copytree(tmp_path / "old", root)
+        listing = walk(root, known)
+        assert listing.changed == {"", "d", "d/e", "d/e/f", "d/g", "h", "h/i", "h/i/j"}
+
+    def test_cache_with_a_path_twice(self, root: Path) -> None:
+        data = scan_cache(root)
+        folders = [*folders_of(data).values(), folders_of(data)["d"]]
+        data = dump(folders, {})
+        assert Sweep(data, records_at(data) or 0, str(root)).result() is None
+
+    def test_cache_lacks_a_folder(self, root: Path) -> None:
+        """It is scanned, with all that is below it, although the folder above it did not change."""
+        data = scan_cache(root)
+        folders = folders_of(data)
+        del folders["d/e"]
+        data = dump(folders.values(), {})
+        listing = walk(root, swept(data, root))
+        assert seen(listing) == seen(walk(root, folders_of(data)))
+        assert "d/e" in listing.changed and "d/e/f" in listing.folders
+
+    def test_cache_has_other_rules_below(self, root: Path) -> None:
+        data = scan_cache(root)
+        folders = folders_of(data)
+        folders["d/e/f"].rules, folders["d/e/f"].record = b"other rules than", b""
+        data = dump(folders.values(), {})
+        listing = walk(root, swept(data, root))
+        assert seen(listing) == seen(walk(root, folders_of(data)))
+        assert listing.changed == {"d/e/f"}
+
+    def test_unreadable_details(self, root: Path) -> None:
+        """A folder whose record cannot be read, although all sums are right, is scanned as if it were new."""
+        (root / ".gitignore").write_text("*.log\n")
+        (root / "d/some.log").touch()
+        (root / "d/g/.git").mkdir()
+        data = scan_cache(root)
+        at = data.index(b'["","",')
+        records = data[records_at(data) :]
+        damaged = records.replace(b'["","",', b'["","",'.replace(b"[", b"{"))
+        assert at and damaged != records
+        body = b"\2\0\0\0{}" + damaged
+        data = data[: data.index(b"\n") + 1] + zlib.crc32(body).to_bytes(4, "big") + body
+        listing = walk(root, swept(data, root)) if sweep.native else walk(root, {})
+        assert set(listing.folders) == {"", "d", "d/e", "d/e/f", "d/g", "h", "h/i", "h/i/j"}
+        assert ".git" in listing.folders["d/g"].skipped
+
+
+class TestScannedFolders:
+    """The folders of a walk behave as a dict of them, adopted or not."""
+
+    @pytest.fixture
+    def both(self, root: Path) -> tuple[dict[str, Folder], MutableMapping[str, Folder]]:
+        data = scan_cache(root)
+        (root / "docs/page.md").write_text("changed")
+        shutil.rmtree(root / "src/deep")
+        (root / "src/new").mkdir()
+        (root / "src/new/file").touch()
+        plain = walk(root, folders_of(data)).folders
+        return dict(plain), walk(root, swept(data, root)).folders
+
+    def test_reading(self, both: tuple[dict[str, Folder], MutableMapping[str, Folder]]) -> None:
+        plain, folders = both
+        assert set(folders) == set(plain) and len(folders) == len(plain)
+        assert all(each in folders for each in plain)
+        for missing in ("src/deep", "src/deep/more", "nowhere"):
+            assert missing not in folders and folders.get(missing) is None
+        assert {path: each.key for path, each in folders.items()} == {path: each.key for path, each in plain.items()}
+        assert all(folders[path] is folders[path] for path in plain)
+
+    @pytest.mark.parametrize("path", ["", "empty", "docs", "odd\udcff\n", "src/new"])
+    def test_writing(self, both: tuple[dict[str, Folder], MutableMapping[str, Folder]], path: str) -> None:
+        plain, folders = both
+        other = folders[path].copy()
+        folders[path] = other
+        assert folders[path] is other and set(folders) == set(plain) and len(folders) == len(plain)
+        del folders[path]
+        assert path not in folders and set(folders) == set(plain) - {path} and len(folders) == len(plain) - 1
+
+    def test_parents_come_first(self, both: tuple[dict[str, Folder], MutableMapping[str, Folder]]) -> None:
+        order = list(both[1])
+        assert all(path.rpartition("/")[0] in order[:at] for at, path in enumerate(order) if path)
 
 
 @pytest.mark.skipif(sweep.native is None, reason="the native module is absent or turned off")
@@ -276,7 +576,9 @@ class TestHostileCache:
         assert sweep.native is not None
         fd = os.open(root, os.O_RDONLY)
         try:
-            return bytes(sweep.native.sweep(data, 0, fd, 2))
+            verdicts, relations = sweep.native.sweep(data, 0, fd, 2)
+            assert len(relations) == 16 * len(verdicts)
+            return bytes(verdicts)
         finally:
             os.close(fd)
 
@@ -290,7 +592,7 @@ class TestHostileCache:
         ends = {end - len(scan_cache(root)) + len(records) for end in ends} | {0}
         for size in range(len(records)):
             if size in ends:
-                assert set(self._sweep(records[:size], root)) <= {0, 1}
+                assert set(self._sweep(records[:size], root)) <= set(range(8))
             else:
                 with pytest.raises(ValueError, match="damaged"):
                     self._sweep(records[:size], root)
@@ -315,7 +617,7 @@ class TestHostileCache:
                 verdicts = self._sweep(bytes(damaged), root)
             except ValueError:
                 continue
-            assert set(verdicts) <= {0, 1}
+            assert set(verdicts) <= set(range(8))
 
     def test_start_outside(self, root: Path) -> None:
         assert sweep.native is not None
@@ -330,7 +632,7 @@ class TestHostileCache:
         folder.key = (status.st_dev, status.st_ino, status.st_mode, status.st_mtime_ns, status.st_ctime_ns)
         folder.trusted = True
         data = dump([folder], {})
-        assert self._sweep(data[records_at(data) :], root) == b"\0"
+        assert self._sweep(data[records_at(data) :], root)[0] & 1 == 0
 
 
 def test_turned_off() -> None:

@@ -13,7 +13,8 @@ from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Unavailable
 from holdfast.model import JSON, Checkpoint, GitHead, Progress
 from holdfast.scan import user_git
-from holdfast.scan.cache import NO_CONTENT, UNKNOWN, Folder, dump, load, records_at
+from holdfast.scan.cache import NO_CONTENT, UNKNOWN, Folder, dump, load, load_memo, records_at
+from holdfast.scan.cached_folders import CachedFolders, encoded
 from holdfast.scan.dir_handles import Handles
 from holdfast.scan.git_head import read_head
 from holdfast.scan.ignore import Around, Rules, Sources
@@ -129,11 +130,11 @@ class Scanner:
         surroundings = look_around(self.root, self._home, self._config_home)
         rules = self._rules(surroundings)
         known = turn.consider(self._basis(self._root_of(head), rules, surroundings)) if turn else None
-        sweep: Sweep | None = None
+        cache: Mapping[str, Folder]
         if known:
             memo, cache = dict(known.tracked), known.seen.folders
         else:
-            memo, cache, sweep = self._load_cache(sweeps=turn is None and not rehash)
+            memo, cache = self._load_cache(sweeps=turn is None and not rehash)
         wanted = HeldAnyway(
             self.root, held=self._held(head), force=force, memo=memo, repository=surroundings.repository
         )
@@ -142,7 +143,7 @@ class Scanner:
             given["rehash"] = rehash
         try:
             with Handles(os.fspath(self.root)) as handles:
-                listing = self._walk(turn, handles, cache, sweep, given)
+                listing = self._walk(turn, handles, cache, given)
                 identity = os.fstat(handles.open(""))
             snapshot = take_snapshot(listing, self.root, sink, cache, progress, clock=self._clock, rebuild=rehash)
             now = os.stat(self.root)
@@ -177,21 +178,20 @@ class Scanner:
         turn: Turn | None,
         handles: Handles,
         cache: Mapping[str, Folder],
-        sweep: Sweep | None,
         given: Mapping[str, Any],
     ) -> Listing:
         """Scan, and repeat if entries moved meanwhile; report it if the folder never rested (P4)."""
-        unchanged = sweep.unchanged(cache) if sweep else frozenset()
+        swept = cache if isinstance(cache, CachedFolders) else None
         for _ in range(_WALKS):
             if turn is not None:
                 listing, has_moved = turn.listing(handles, self.root, cache, **given)
             else:
-                walk = Walk(handles, self.root, cache=cache, unchanged=unchanged, **given)
+                walk = Walk(handles, self.root, cache=cache, swept=swept, **given)
                 listing, has_moved = walk.run(), walk.moved()
             if not has_moved:
                 return listing
             handles.forget("")
-            unchanged = frozenset()  # what moved may have moved since the sweep
+            swept = None  # what moved may have moved since the sweep
         listing.vanished = True
         return listing
 
@@ -230,7 +230,7 @@ class Scanner:
 
     def judge(self, head: Checkpoint | None) -> Judged:
         """Scan the workspace, and read nothing but its ignore files."""
-        memo, cache, _ = self._load_cache(sweeps=False)
+        memo, cache = self._load_cache(sweeps=False)
         surroundings = look_around(self.root, self._home, self._config_home)
         rules = self._rules(surroundings)
         wanted = HeldAnyway(self.root, held=self._held(head), memo=memo, repository=surroundings.repository)
@@ -299,36 +299,39 @@ class Scanner:
 
         return held
 
-    def _load_cache(self, *, sweeps: bool) -> tuple[dict[str, Any], dict[str, Folder], Sweep | None]:
-        """Read the scan cache, and with `sweeps` begin at once to compare it with the disk."""
-        sweep = None
+    def _load_cache(self, *, sweeps: bool) -> tuple[dict[str, Any], Mapping[str, Folder]]:
+        """Read the scan cache; with `sweeps`, also compare it with the disk. It is discarded if it is damaged."""
         try:
             data = self._cache_path.read_bytes()
             start = records_at(data)
             if start is None:
-                return {}, {}, None
+                return {}, {}
             sweep = Sweep(data, start, os.fspath(self.root)) if sweeps else None  # beside reading it here
-            found = load(data)
+            found = load_memo(data)
+            if found is None or not isinstance(found[0], dict):
+                return {}, {}
+            memo = found[0]
+            has_limits, packs = memo.get("limits") == list(self.limits), memo.get("packs")
+            # new packs take nothing away
+            has_packs = isinstance(packs, list) and set(packs) <= set(self._pack_names())
+            swept = sweep.result() if sweep else None
+            if swept is not None and has_limits and has_packs:
+                return memo.get("tracked", {}), CachedFolders(data, swept)
+            _, folders = load(data) or (memo, {})
         except (OSError, ValueError):
-            found = None
-        if found is None:
-            return {}, {}, None
-        memo, folders = found
-        if not isinstance(memo, dict):
-            return {}, {}, None
-        if memo.get("limits") != list(self.limits):
+            return {}, {}
+        if not has_limits:
             for folder in folders.values():
                 folder.trusted = False
-        packs = memo.get("packs")
-        if not isinstance(packs, list) or not set(packs) <= set(self._pack_names()):  # new packs take nothing away
+        if not has_packs:
             _forget_missing(folders, {oid for pack in self._repository.objects.packs() for oid in pack.oids()})
             self._is_cache_outdated = True
-        return memo.get("tracked", {}), folders, sweep
+        return memo.get("tracked", {}), folders
 
     def _store_cache(self, tracked: Mapping[str, object], folders: Mapping[str, Folder], packs: list[str]) -> None:
         memo = {"packs": packs, "tracked": tracked, "limits": list(self.limits)}
         self._is_cache_outdated = False
-        data = dump(folders.values(), memo)
+        data = dump(encoded(folders), memo)
         durable.write_atomically(self._cache_path, data, sync=False)
 
     def _pack_names(self) -> list[str]:

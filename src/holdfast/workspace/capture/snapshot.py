@@ -31,6 +31,7 @@ from holdfast.scan.cache import (
     YOUNG,
     Folder,
 )
+from holdfast.scan.cached_folders import has_files, notable, removed
 from holdfast.scan.dir_handles import Handles, join, upwards
 from holdfast.scan.walk import Listing
 from holdfast.shadowgit import (
@@ -85,7 +86,7 @@ class Snapshot(NamedTuple):
             old, new = self.previous.get(path), self.listing.folders[path]
             if old is None or (old.tree, old.attrs) != (new.tree, new.attrs):
                 found |= set(_differing(_held(old), _held(new)))
-        for path in self.previous.keys() - self.listing.folders.keys():
+        for path in removed(self.previous, self.listing.folders):
             found |= _held(self.previous[path])
         return sorted({path for path, _, _ in found})
 
@@ -286,7 +287,7 @@ def _build(listing: Listing, sink: ObjectSink, previous: Mapping[str, Folder]) -
     if rebuild:  # a renamed or ignored folder changes the hard links of files in other folders
         for path in linked:
             rebuild |= {"", *upwards(path)}
-    rebuild |= {path for path, folder in listing.folders.items() if not folder.tree}
+    rebuild |= {path for path, folder in notable(listing.folders) if not folder.tree}
     for path in sorted(rebuild, reverse=True):  # subfolders first
         folder = listing.folders[path]
         if path in changed:
@@ -381,14 +382,14 @@ def _links(listing: Listing, linked: list[str]) -> dict[tuple[str, int], bytes]:
 
 def _linked(listing: Listing) -> list[str]:
     """Return the folders with a file that has more than one hard link."""
-    folders = listing.folders.items()
+    folders = notable(listing.folders)
     return [path for path, folder in folders if folder.is_linked and max(folder.rows[NLINK::WIDTH], default=0) > 1]
 
 
 def _uncovered(listing: Listing) -> list[Uncovered]:
     found = [
         Uncovered(join(path, name), Reason(reason), detail)
-        for path, folder in listing.folders.items()
+        for path, folder in notable(listing.folders)
         if folder.skipped
         for name, (reason, detail) in folder.skipped.items()
     ]
@@ -396,7 +397,7 @@ def _uncovered(listing: Listing) -> list[Uncovered]:
         Uncovered(path, Reason.RULES_NOT_APPLIED, "an ignore file larger than 1 MiB")
         for path in listing.oversized_rules
     ]
-    has_files = any(folder.count for folder in listing.folders.values())
-    if not has_files and any(each.reason != Reason.GIT_DIRECTORY for each in found):  # not of a new, empty repository
+    if any(each.reason != Reason.GIT_DIRECTORY for each in found) and not has_files(listing.folders):
+        # else a new, empty repository
         found.append(Uncovered("", Reason.NOTHING_HELD, "the ignore rules exclude every file"))
     return sorted(found, key=lambda item: (item.path, item.reason))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from holdfast import Workspace
 from holdfast.serde import Registry
+from holdfast.workspace.capture.scanner import Scanner
 from unprivileged import unprivileged
 
 Write = Callable[[str, str], Path]
@@ -216,6 +217,17 @@ def test_paths_are_meant_from_the_current_folder(holdfast, project, write: Write
     assert holdfast("restore", "latest", "b.py", "--yes").code == 0
     assert (project / "src/b.py").read_text() == "print(1)\n"
     assert (project / "a.txt").read_text() == "two\n"
+
+
+def test_restore_looks_at_the_folder_once(holdfast, write: Write, monkeypatch):
+    write("a.txt", "one")
+    holdfast.saved()
+    write("a.txt", "two")
+    looks = []
+    real = Scanner.take
+    monkeypatch.setattr(Scanner, "take", lambda self, *given, **named: looks.append(0) or real(self, *given, **named))
+    assert holdfast("restore", "latest").code == 0
+    assert len(looks) == 1
 
 
 def test_restore_dry_run_shows_the_plan_and_touches_nothing(holdfast, project, write: Write):

@@ -197,6 +197,7 @@ class TestAlone:
             {"HOLDFAST_NATIVE": "0"},
             {"HOLDFAST_STORE_ROOT": "/nonexistent"},
             {"HOME": "relative"},
+            {"TMPDIR": "/var/tmp"},
         ],
         ids=lambda environ: next(iter(environ)),
     )
@@ -264,6 +265,46 @@ class TestStoppedHelper:
         connection.close()
         assert wait_for(lambda: "nothing changed" in through.spawn("save").out)
         assert _count(project) == 1
+
+
+_LONG = """
+import os, time
+from holdfast.adapters.agents import protocol
+from holdfast.adapters.agents.helper import Code, Helper
+from holdfast.cli.start import load_runner
+
+now, asked = 0.0, 0
+
+def clock():
+    global asked
+    asked += 1
+    return now
+
+def load():
+    run = load_runner()
+    def work(command):
+        global now
+        now, since = now + 1e6, asked
+        while asked < since + 3:  # it has looked several times whether it is over
+            time.sleep(0.001)
+        return run(command)
+    return work
+
+environ = dict(os.environ)
+Helper(protocol.identity(environ), Code(), environ, clock).serve(load)
+"""
+
+
+def test_helper_does_not_end_while_a_command_runs(project: Path) -> None:
+    environ = os.environ | {"HOLDFAST_HELPER_IDLE_S": "0.05"}
+    process = subprocess.Popen([sys.executable, "-c", _LONG], env=environ, cwd="/", stdin=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: protocol.is_listening(os.environ) or process.poll() is not None)
+        assert Through(project).spawn("save").code == 0
+        assert _count(project) == 1
+    finally:
+        process.kill()
+        process.wait()
 
 
 class TestEndsMidway:

@@ -141,6 +141,37 @@ def carry_out(
         return Exit.INCOMPLETE if plan.conflicts and not dry_run else Exit.DONE
     with progress.shown() as shown:
         done = act(shown)
+    return _tell(app, workspace, plan, done, kept)
+
+
+class _NothingToDo(Exception):
+    """A restore would change nothing."""
+
+
+def restore_at_once(
+    app: App,
+    workspace: Workspace,
+    act: Callable[..., Restored],
+    *,
+    kept: SavedConversation | None = None,
+) -> int:
+    """Do what `carry_out` does, and look at the folder once: `act`, which is `Workspace.restore`, makes the plan."""
+    plans: list[Plan] = []
+
+    def agree(plan: Plan) -> None:
+        plans.append(plan)
+        if not (plan or plan.blocked):
+            raise _NothingToDo
+
+    try:
+        with progress.shown() as shown:
+            done = act(plan=agree, progress=shown)
+    except _NothingToDo:
+        return carry_out(app, workspace, plans[-1], lambda shown: act(progress=shown), dry_run=False, kept=kept)
+    return _tell(app, workspace, plans[-1], done, kept)
+
+
+def _tell(app: App, workspace: Workspace, plan: Plan, done: Restored, kept: SavedConversation | None) -> int:
     said = bring_conversation(kept, app)
     if app.json:
         results = {"plan": documents.plan(plan), "restored": documents.restored(done)}

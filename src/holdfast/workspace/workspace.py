@@ -965,7 +965,7 @@ class Workspace:
         self,
         ref: CheckpointRef,
         paths: Paths | None = None,
-        plan: Plan | None = None,
+        plan: Plan | Callable[[Plan], object] | None = None,
         *,
         keep_new: bool = False,
         keep_mine: bool = False,
@@ -981,6 +981,7 @@ class Workspace:
         Saves what is there first, so that `undo` restores it (P1), with `state`. Removes files created since, unless
         `keep_new`. Ignored files, what the checkpoint does not cover, and repositories cloned since stay and are listed
         in `kept`. Conflict if the folder no longer matches a given `plan`. On an error everything is as it was (P3).
+        `plan` may be a function: it gets the plan before anything is stored or changed, and may raise to prevent that.
         With `touch`, files whose content changes get the present time instead of the stored one, so that build tools
         which compare times build again. Ignored outputs that are newer than what was replaced are in `stale_outputs`.
 
@@ -988,6 +989,7 @@ class Workspace:
         stays. Changes that overlap are left as they are and listed in `conflicts`. Unsaved changes are the user's,
         unless `unsaved_by` names another actor.
         """
+        from holdfast.model import Plan
         from holdfast.workspace.pathspec import as_text
         from holdfast.workspace.requests import RestoreRequest
 
@@ -996,7 +998,8 @@ class Workspace:
             durable.make_folder(self.path, mode=0o755)
         with self._writing():
             target = self._repository.find(ref)
-            if plan is not None:
+            agree = None if plan is None or isinstance(plan, Plan) else plan
+            if isinstance(plan, Plan):
                 keep_new, paths = keep_new or plan.keep_new, paths if paths is not None else plan.paths
                 keep_mine, agent = keep_mine or plan.keep_mine, agent or plan.agent
                 unsaved_by = unsaved_by or plan.unsaved_by
@@ -1005,6 +1008,8 @@ class Workspace:
                 agent=agent, unsaved_by=unsaved_by, touch_ns=self._touch_ns(touch),
                 state=None if state is None else dict(state), progress=progress,
             )  # fmt: skip
+            if agree is not None:
+                return self._restore(request, plan=lambda made: agree(self._with_branches(made, target)))
             return self._restore(request, plan=None if was_missing else plan)  # a plan is of another folder then
 
     def preview_revert(self, changes: Changes, hunks: Iterable[Hunk | str] | None = None) -> Plan:
@@ -1214,7 +1219,7 @@ class Workspace:
     def _touch_ns(self, touch: bool) -> int | None:
         return self._engine.saver.now_ns() if touch else None
 
-    def _restore(self, request: RestoreRequest, *, plan: Plan | None = None) -> Restored:
+    def _restore(self, request: RestoreRequest, *, plan: Plan | Callable[[Plan], object] | None = None) -> Restored:
         """Restore; if it is interrupted in the middle of a step, recover at once from the journal. Needs the lock.
 
         If that is interrupted too, the next call recovers.

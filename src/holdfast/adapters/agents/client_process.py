@@ -24,8 +24,8 @@ _LIMITS = (
 )
 """Not the number of open files: agents raise their own, and a command needs few."""
 _LABEL = "attr/current"  # of AppArmor or SELinux
-_VARIABLES = ("TZ", "TZDIR", "LD_PRELOAD", "LD_LIBRARY_PATH", "HOLDFAST_NATIVE")
-"""Variables that C code, or a module on loading, has read: they cannot be other ones later."""
+_VARIABLES = ("TZ", "TZDIR", "LD_PRELOAD", "LD_LIBRARY_PATH", "HOLDFAST_NATIVE", "TMPDIR", "TEMP", "TMP")
+"""Variables that C code, or a module once it is used, has read: they cannot be other ones later."""
 
 
 def acts_alike(pid: int, environ: Mapping[str, str], own: Mapping[str, str]) -> bool:

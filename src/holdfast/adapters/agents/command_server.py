@@ -61,6 +61,11 @@ class CommandServer:
         self._is_busy = threading.Lock()
         self._environ = os.environ = ThreadEnviron(os.environ)  # type: ignore[assignment]
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a command is under way. A client that is gone ends it."""
+        return self._is_busy.locked()
+
     def serve(self, connection: socket.socket, request: list[bytes]) -> None:
         """Run a command, if this is one that can be run here now; the client runs any other alone."""
         _, kind, pairs, words = request

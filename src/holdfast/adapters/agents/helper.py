@@ -95,7 +95,9 @@ class Code:
 class Helper:
     """Answers hooks until it has been idle for a while."""
 
-    def __init__(self, identity: bytes, code: Code, environ: dict[str, str]) -> None:
+    def __init__(
+        self, identity: bytes, code: Code, environ: dict[str, str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._identity = identity
         self._code = code
         self._environ = environ
@@ -106,7 +108,8 @@ class Helper:
         self._busy = 0
         self._commands: CommandServer | None = None
         self._is_retiring = False
-        self._last_request_at = time.monotonic()
+        self._clock = clock
+        self._last_request_at = clock()
 
     def opened(self, folder: Path, environ: Mapping[str, str]) -> Workspace:
         """A watched workspace; reopened if its folder, its store or its configuration was replaced."""
@@ -203,7 +206,9 @@ class Helper:
     def _is_over(self, idle_s: float) -> bool:
         if self._is_retiring and not self._busy:
             return True
-        idle = time.monotonic() - self._last_request_at
+        idle = self._clock() - self._last_request_at
+        if self._commands is not None and self._commands.is_running:
+            return False  # however long it takes
         return idle >= (_STUCK_S if self._busy else idle_s)
 
     def scan_pending(self) -> None:
@@ -233,7 +238,7 @@ class Helper:
             connection.close()
             with self._lock:
                 self._busy -= 1
-                self._last_request_at = time.monotonic()
+                self._last_request_at = self._clock()
 
 
 def _call(request: list[bytes]) -> HookCall:

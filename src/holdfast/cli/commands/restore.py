@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli import render, streams, turns, values
 from holdfast.cli.command import command
 from holdfast.cli.context import App, decline, pass_app, typed
-from holdfast.cli.restore_output import carry_out, find_conversation
+from holdfast.cli.restore_output import carry_out, find_conversation, restore_at_once
 from holdfast.errors import NotFound, Refused, Remedy
 from holdfast.model import Plan
 from holdfast.model.documents import short
@@ -79,11 +80,19 @@ def restore(
         others = {"--pick": pick, "--keep-new": keep_new, "--keep-mine": keep_mine, "--skip-damaged": skip_damaged}
         _check_with_patch(others | {"--with-conversation": with_conversation})
         return _restore_hunks(app, workspace, ref, paths, touch=touch, dry_run=dry_run)
-    preview = partial(workspace.preview, keep_new=keep_new, keep_mine=keep_mine, agent=agent)
+    which: dict[str, Any] = {"keep_new": keep_new, "keep_mine": keep_mine, "agent": agent}
+    preview: Callable[..., Plan] = partial(workspace.preview, **which)
     chosen = app.paths(workspace, paths)
     if ref is None:
         ref, chosen = _choose(app, workspace, preview)
-    plan = _previewed(preview, ref, chosen, paths)
+    if not (dry_run or pick):
+        act = partial(workspace.restore, paths=chosen, skip_damaged=skip_damaged, touch=touch, **which)
+        with _hint_for_path(ref, paths):
+            target = workspace.get(ref)
+            kept = find_conversation(target) if with_conversation else None
+            return restore_at_once(app, workspace, partial(act, target), kept=kept)
+    with _hint_for_path(ref, paths):
+        plan = preview(ref, chosen)
     if pick and plan and paths_of(plan):
         _check_terminal(app, "--pick", "Name the paths instead.")
         chosen = _choose_paths(workspace, plan) or decline()
@@ -99,10 +108,11 @@ def _check_with_patch(others: dict[str, bool]) -> None:
             raise click.UsageError(f"-p does not go with {name}")
 
 
-def _previewed(preview: Callable[..., Plan], ref: str, chosen: list[str] | None, paths: tuple[str, ...]) -> Plan:
-    """Preview a restore. If REF is a path, the error says how to restore that."""
+@contextlib.contextmanager
+def _hint_for_path(ref: str, paths: tuple[str, ...]) -> Iterator[None]:
+    """Have NotFound say how to restore REF if that is a path."""
     try:
-        return preview(ref, chosen)
+        yield
     except NotFound as error:
         if not os.path.lexists(ref):
             raise

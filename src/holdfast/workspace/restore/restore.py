@@ -56,8 +56,11 @@ class Restorer:
             )
             return self._with_size(steps)
 
-    def restore(self, request: RestoreRequest, *, plan: Plan | None = None) -> Restored:
-        """Make the workspace as the target has it. Conflict if `plan` is given and no longer what would be done."""
+    def restore(self, request: RestoreRequest, *, plan: Plan | Callable[[Plan], object] | None = None) -> Restored:
+        """Make the workspace as the target has it. Conflict if `plan` is given and no longer what would be done.
+
+        A function is called with the plan before anything is stored or changed; it may raise.
+        """
         with Handles(os.fspath(self._root)) as handles:
             made: Checkpoint | None = None
             try:
@@ -65,11 +68,7 @@ class Restorer:
                     snapshot, steps, remember = self.look(request, handles, lambda: sink)
                     if not self._is_stored(steps, sink.writer):  # a stored copy is damaged: read every file again
                         snapshot, steps, remember = self.look(request, handles, lambda: sink, rehash=True)
-                    if plan is not None and plan.digest != steps.plan.digest:
-                        raise Conflict(
-                            "the folder changed since the plan was made", hint="Preview again, then restore."
-                        )
-                    plan = self._with_size(steps)
+                    plan = self._agreed(plan, self._with_size(steps))
                     steps = touch(steps, request)
                     self._check_space(plan, handles)
                     if steps.undone is None:
@@ -89,12 +88,20 @@ class Restorer:
             except BaseException:
                 self._forget(made)
                 raise
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the restore is done; this only makes the next look faster
                 remember()
+                self._saver.git.remember()
             result = self._result(request, plan, steps, application, safety, state)
             is_touched = request.touch_ns is not None  # then everything restored is newer than any output
             stale = [] if is_touched else stale_outputs(snapshot.listing, handles, steps.changes)
             return replace(result, stale_outputs=stale)
+
+    def _agreed(self, given: Plan | Callable[[Plan], object] | None, plan: Plan) -> Plan:
+        if isinstance(given, Plan) and given.digest != plan.digest:
+            raise Conflict("the folder changed since the plan was made", hint="Preview again, then restore.")
+        if given is not None and not isinstance(given, Plan):
+            given(plan)
+        return plan
 
     def _save_present(
         self, request: RestoreRequest, snapshot: Snapshot, steps: Steps, sink: PackSink

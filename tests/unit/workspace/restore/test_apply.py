@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -225,6 +226,24 @@ class TestWithoutExchange:
 
     def is_saved(self, ws: Workspace, name: str, content: bytes) -> bool:
         return any(match.path == name for match in ws.search(content.decode()))
+
+
+def test_gits_index_is_read_once_by_several_restores(
+    project: Any, ws: Workspace, git: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["holdfast.scan.git_refs"], "RACY_NS", -(10**18))  # as if git had rested since
+    git("init", "-q", project.root)
+    project.write("file", b"one")
+    first = ws.save().id
+    git("-C", project.root, "add", "-A")
+    reads: list[Path] = []
+    module = sys.modules["holdfast.scan.git_refs"]
+    real = module.read_index
+    monkeypatch.setattr(module, "read_index", lambda git, **named: (reads.append(git), real(git, **named))[1])
+    for content in (b"two", b"three"):
+        project.write("file", content)
+        ws.restore(first)
+    assert len(reads) == 1
 
 
 class TestNothingIsLeft:

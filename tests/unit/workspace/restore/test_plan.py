@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Checkpoint, Conflict, Workspace
+from holdfast.model import Plan
 
 
 @pytest.fixture
@@ -103,6 +104,29 @@ class TestDigest:
         done = ws.restore(saved.id, plan=plan)
         assert sorted(done.written) == sorted(plan.written + plan.replaced)
         assert sorted(done.removed) == sorted(plan.removed)
+
+    def test_a_function_gets_the_plan_that_is_carried_out(self, project: Any, ws: Workspace, saved: Checkpoint) -> None:
+        plans: list[Plan] = []
+        previewed = ws.preview(saved.id)
+        done = ws.restore(saved.id, plan=plans.append)
+        assert plans == [previewed]
+        assert sorted(done.removed) == sorted(previewed.removed)
+
+    def test_a_function_that_raises_prevents_the_restore(self, project: Any, ws: Workspace, saved: Checkpoint) -> None:
+        def everything() -> dict[str, bytes | None]:
+            tops = (project.root, project.store / "objects", project.store / "refs")
+            found = (path for top in tops for path in top.rglob("*"))
+            return {str(path): path.read_bytes() if path.is_file() else None for path in found}
+
+        def refuse(plan: Plan) -> None:
+            assert plan
+            raise KeyError("no")
+
+        before = everything()
+        with pytest.raises(KeyError):
+            ws.restore(saved.id, plan=refuse)
+        assert everything() == before
+        assert not (project.store / "holdfast" / "journal.json").exists()
 
     def test_the_paths_and_wishes_of_a_plan_need_not_be_repeated(
         self, project: Any, ws: Workspace, saved: Checkpoint

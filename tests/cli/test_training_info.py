@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from holdfast.training import save_checkpoint
 
 if TYPE_CHECKING:
@@ -26,6 +28,21 @@ def test_info_is_an_option_too(holdfast: Program, tmp_path: Path) -> None:
         ran = holdfast(*words)
         assert (ran.code, ran.json) == (0, as_command.json)
     assert ran.json["checkpoint"]["step"] == 7
+
+
+def test_where_a_run_is_looked_for(holdfast: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four folders deep, not in hidden folders or among dependencies, and not in what a run contains."""
+    monkeypatch.chdir(tmp_path)
+    for place in (".cache/run", "node_modules/x/run", "a/b/c/d/e"):
+        save_checkpoint(tmp_path / place, 1, {"a": 1})
+    assert "no checkpoint latest" in holdfast("training", "--info", "latest").err
+    save_checkpoint(tmp_path / "a/b/c/d", 7, {"a": 1})
+    assert holdfast("training", "--info", "latest", "--json").json["checkpoint"]["step"] == 7
+    assert holdfast("-C", "a/b", "training", "--info", "latest", "--json").json["checkpoint"]["step"] == 7
+    save_checkpoint(tmp_path / "a/run", 8, {"a": 1})
+    ran = holdfast("training", "--info", "latest")
+    assert ran.code and "several runs: a/b/c/d, a/run" in ran.err
+    assert holdfast("training", "--info", "latest", "--dir", ".").code
 
 
 def test_wrong_usage_is_told(holdfast: Program, tmp_path: Path) -> None:

@@ -492,6 +492,17 @@ class TestEpochs:
         assert (tmp_path / "best_candidates" / "best-2" / "meta.json").exists()
         assert names(tmp_path, "epoch-*") == ["epoch-2", "epoch-3", "epoch-4"]
 
+    def test_a_loss_ranks_before_a_score_and_both_before_neither(self, tmp_path: Path) -> None:
+        manager = checkpointing.CheckpointManager(tmp_path, keep_best=3)
+        for epoch, metrics in enumerate(({"acc": 1.0}, {"score": 0.9}, {"val_loss": 2.0}), start=1):
+            manager.save(epoch, metrics=metrics)
+        told = json.loads((tmp_path / "best.json").read_text())
+        assert (told["metric"], told["value"], [each["epoch"] for each in told["items"]]) == (
+            "val_loss",
+            2.0,
+            [3, 2, 1],
+        )
+
     def test_not_a_number_is_never_best(self, tmp_path: Path) -> None:
         """In codex_ml a first NaN stays the best for ever."""
         manager = checkpointing.CheckpointManager(tmp_path)

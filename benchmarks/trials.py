@@ -2,18 +2,24 @@
 
     python benchmarks/trials.py [NAME]...     # without a name, all
 
-A peer that is not installed is left out. Each trial prints what it saw, with versions; none measures time.
+A peer that is not installed is left out; TRIAL_OPENCODE, DBOS_PYTHON and INDEX_PYTHON name programs. Each trial prints
+what it saw, with versions; none measures time.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 import operator
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,7 +30,15 @@ STEPS = 100
 
 
 def main(names: list[str]) -> None:
-    trials = {"flip": flip, "graph": graph, "late": late, "dbos": dbos, "index": index, "backup": backup}
+    trials = {
+        "flip": flip,
+        "graph": graph,
+        "late": late,
+        "dbos": dbos,
+        "index": index,
+        "backup": backup,
+        "agents": agents,
+    }
     for name in names or list(trials):
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             print(f"== {name}: {(trials[name].__doc__ or '').splitlines()[0]}", flush=True)
@@ -307,6 +321,158 @@ def _with(name: str, what: str, repository: Path, work: Path) -> None:
     }
     for call in calls[name, what]:
         subprocess.run(call, cwd=work, env=environ, check=True, capture_output=True)
+
+
+_DAMAGE = "rm .env; rmdir empty; chmod 644 secret; echo agent >> app.py; echo x > made.txt"
+
+
+def agents(folder: Path) -> None:
+    """An agent runs a shell command, you edit the same file, then its work is taken back: what is there afterwards."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit" / "adapters" / "agents"))
+    import models  # stand-ins for the services of models
+
+    models.COMMAND = _DAMAGE
+    if program := os.environ.get("TRIAL_OPENCODE"):
+        said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
+        for who in (f"opencode {said}, revert", "holdfast undo --agent, with its hooks in opencode"):
+            place = _project(folder / who.split()[0])
+            with models.served(models.ForOpencode) as address:
+                _in_opencode(program, place, address, is_ours=who.startswith("holdfast"))
+            _tell(who, place)
+    with contextlib.suppress(ImportError):
+        import claude_agent_sdk
+
+        for who in (f"claude-code {_bundled(claude_agent_sdk)}, rewind", "ours, undo --agent, with its hooks there"):
+            place = _project(folder / who.split()[0])
+            with models.served(models.ForClaude) as address:
+                asyncio.run(_in_claude(claude_agent_sdk, place, address, is_ours=who.startswith("ours")))
+            _tell(who, place)
+
+
+def _project(place: Path) -> Path:
+    project = place / "project"
+    (project / "empty").mkdir(parents=True)
+    (place / "home").mkdir()
+    (project / ".gitignore").write_text(".env\n")
+    (project / ".env").write_text("KEY=1\n")
+    (project / "app.py").write_text("one\ntwo\nthree\n")
+    (project / "secret").write_text("s")
+    (project / "secret").chmod(0o600)
+    for words in ("init -q", "add -A", "-c user.name=a -c user.email=b@c commit -q -m one"):
+        subprocess.run(["git", *words.split()], cwd=project, check=True)
+    return project
+
+
+def _edit(project: Path) -> None:
+    """What a person does after the agent."""
+    text = (project / "app.py").read_text()
+    (project / "app.py").write_text(text.replace("one", "ONE, by you"))
+    (project / "yours.txt").write_text("yours\n")
+
+
+def _tell(who: str, project: Path) -> None:
+    names = {each.name for each in project.iterdir()}
+    lines = (project / "app.py").read_text().split("\n")
+    found = {
+        "the ignored .env is back": ".env" in names,
+        "the empty folder is back": "empty" in names,
+        "mode 0600 is back": (project / "secret").stat().st_mode & 0o777 == 0o600,
+        "the agent's new file is gone": "made.txt" not in names,
+        "the agent's line is gone": "agent" not in lines,
+        "your line in the same file stays": "ONE, by you" in lines,
+        "your new file stays": "yours.txt" in names,
+    }
+    print(who)
+    for what, is_so in found.items():
+        print(f"    {what}: {'yes' if is_so else 'no'}")
+
+
+def _surroundings(project: Path, **more: str) -> dict[str, str]:
+    dropped = ("XDG_", "GIT_", "CLAUDE", "HOLDFAST_", "OPENCODE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    return kept | {"HOME": str(project.parent / "home"), "PWD": str(project), "HOLDFAST_HELPER": "0"} | more
+
+
+def _in_opencode(program: str, project: Path, address: str, *, is_ours: bool) -> None:
+    environ = _surroundings(project, OPENCODE_DISABLE_MODELS_FETCH="1")
+    options = {"baseURL": f"{address}/v1", "apiKey": "none"}
+    model = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": {"name": "m", "tool_call": True}}}
+    config = {"provider": {"stand-in": model}, "model": "stand-in/m", "permission": "allow", "autoupdate": False}
+    settings = project.parent / "home" / ".config" / "opencode"
+    settings.mkdir(parents=True)
+    (settings / "opencode.json").write_text(json.dumps(config))
+    ours = [sys.executable, "-m", "holdfast.cli"]
+    if is_ours:
+        subprocess.run([*ours, "install", "opencode"], cwd=project, env=environ, check=True, capture_output=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    call = [program, "serve", "--port", str(port)]
+    server = subprocess.Popen(call, cwd=project, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _wait_for(port)
+        session = _ask(port, "POST", "/session", {})["id"]
+        _ask(port, "POST", f"/session/{session}/message", {"parts": [{"type": "text", "text": "go"}]})
+        _edit(project)
+        said = _ask(port, "GET", f"/session/{session}/message")
+        [prompt] = [each["info"]["id"] for each in said if each["info"]["role"] == "user"]
+        if not is_ours:
+            _ask(port, "POST", f"/session/{session}/revert", {"messageID": prompt})
+    finally:
+        server.terminate()
+        server.wait(20)
+    if is_ours:
+        subprocess.run([*ours, "undo", "--agent"], cwd=project, env=environ, check=True, capture_output=True)
+
+
+def _wait_for(port: int) -> None:
+    """Wait until the server of opencode answers; it may forget what it is asked while it starts."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/session", timeout=5).close()
+            return
+        time.sleep(0.5)
+
+
+def _ask(port: int, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    data = json.dumps(body).encode() if body is not None else None
+    headers = {"content-type": "application/json"}
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers, method=method)
+    with urllib.request.urlopen(asked, timeout=120) as answer:
+        return json.loads(answer.read() or b"null")
+
+
+async def _in_claude(sdk: Any, project: Path, address: str, *, is_ours: bool) -> None:
+    environ = _surroundings(
+        project,
+        ANTHROPIC_BASE_URL=address,
+        ANTHROPIC_API_KEY="none",
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+        CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING="1",
+        IS_SANDBOX="1",
+    )
+    options = sdk.ClaudeAgentOptions(
+        cwd=str(project), env=environ, enable_file_checkpointing=True, permission_mode="acceptEdits",
+        allowed_tools=["Bash"], extra_args={"replay-user-messages": None}, setting_sources=["user"],
+    )  # fmt: skip
+    ours = [sys.executable, "-m", "holdfast.cli"]
+    if is_ours:
+        subprocess.run([*ours, "install", "claude-code"], cwd=project, env=environ, check=True, capture_output=True)
+    async with sdk.ClaudeSDKClient(options) as client:
+        await client.query("go")
+        prompts = [each.uuid async for each in client.receive_response() if isinstance(each, sdk.UserMessage)]
+        _edit(project)
+        if not is_ours:
+            await client.rewind_files(prompts[0])
+    if is_ours:
+        subprocess.run([*ours, "undo", "--agent"], cwd=project, env=environ, check=True, capture_output=True)
+
+
+def _bundled(sdk: Any) -> str:
+    program = Path(sdk.__file__).parent / "_bundled" / "claude"
+    said = subprocess.run([program if program.exists() else "claude", "--version"], capture_output=True, text=True)
+    return said.stdout.split()[0]
 
 
 if __name__ == "__main__":

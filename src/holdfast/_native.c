@@ -413,7 +413,12 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
+/* Of the functions here; `sweep.py` has the same. A module that was built from other sources is not used. */
+enum { INTERFACE = 2 };
+
+static int fill(PyObject *module) { return PyModule_AddIntConstant(module, "INTERFACE", INTERFACE); }
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill}, {0, NULL}};
 
 static struct PyModuleDef definition = {
     .m_base = PyModuleDef_HEAD_INIT, .m_name = "holdfast._native", .m_doc = "The native part of a scan.",

@@ -103,6 +103,10 @@ static PyObject *result_of(File *file) {
 /* Take names and rows apart, and make room for the contents. */
 static int prepare(File *files, Py_ssize_t count, PyObject *names, PyObject *places, const Py_buffer *rows,
                    Py_ssize_t most_bytes) {
+    if ((uintptr_t)rows->buf % _Alignof(int64_t)) {
+        PyErr_SetString(PyExc_ValueError, "the rows are not aligned");
+        return 0;
+    }
     for (Py_ssize_t at = 0; at < count; at++) {
         File *file = &files[at];
         PyObject *number = PyList_GetItem(places, at); /* borrowed */

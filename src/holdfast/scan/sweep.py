@@ -13,6 +13,9 @@ from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
+_INTERFACE = 2
+"""Of the native module; changes with its functions."""
+
 
 def _load() -> ModuleType | None:
     if os.environ.get("HOLDFAST_NATIVE") == "0" or sys.byteorder != "little":
@@ -20,6 +23,8 @@ def _load() -> ModuleType | None:
     try:
         found = import_module("holdfast._native")  # not there without a compiler, so `import-linter` cannot see it
     except ImportError:
+        return None
+    if getattr(found, "INTERFACE", 1) != _INTERFACE:  # a working tree whose sources are newer than what was built
         return None
     return found if sys.getfilesystemencoding() == "utf-8" else None  # names in the cache are UTF-8
 

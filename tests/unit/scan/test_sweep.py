@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -625,6 +626,17 @@ class TestHostileCache:
             with pytest.raises(ValueError, match="damaged"):
                 sweep.native.sweep(self._records(root), start, 0, 1)
 
+    @pytest.mark.parametrize("size", [1023, 1024, 4093, 4094, 4095, 4096, 4097, 70_000])
+    def test_long_names(self, root: Path, size: int) -> None:
+        """Of a folder, of a folder in it and of a file, as long as a buffer or longer."""
+        for path, below, name in (("a" * size, "b", "c"), ("a", "b" * (size - 1), "c"), ("a", "b", "c" * size)):
+            folder = Folder(path, (0, 0, 0, 0, 0))
+            folder.trusted, folder.folders, folder.names = True, [below], [name]
+            folder.rows, folder.contents = cache.columns([0] * 7), bytearray(20)
+            child = Folder(f"{path}/{below}", (0, 0, 0, 0, 0))
+            data = dump([folder, child], {})
+            assert len(self._sweep(data[records_at(data) :], root)) == 2
+
     def test_absolute_path(self, root: Path) -> None:
         """A path that leads out of the workspace is not looked at."""
         folder = Folder("/", cache.load(scan_cache(root))[1][""].key)  # type: ignore[index]
@@ -655,24 +667,74 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "n
 """
 
 
+def test_module_of_other_sources(tmp_path: Path) -> None:
+    """What an earlier version built is not used."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, types\nsys.modules['holdfast._native'] = types.ModuleType('holdfast._native')\n"
+    )
+    code = "import sitecustomize; from holdfast.scan import sweep; print(sweep.native, sweep.describe())"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    environment.pop("HOLDFAST_NATIVE", None)
+    found = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+    assert found == "None pure Python, because the native module was not built or cannot be loaded\n"
+
+
+FUZZ = Path(__file__).with_name("native_fuzz.py")
+
+
+def compiled(built: Path, *options: str) -> str:
+    """Compile the native module apart from the installed one; any warning is an error."""
+    package = Path(sweep.__file__).parent.parent
+    flags = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread", *options]
+    include = f"-I{sysconfig.get_paths()['include']}"
+    subprocess.run(["gcc", *flags, include, *map(str, package.glob("*.c")), "-o", str(built)], check=True)
+    return str(built)
+
+
+def run_sanitized(built: Path, *words: str) -> None:
+    built_there = compiled(built, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    library = subprocess.check_output(["gcc", "-print-file-name=libasan.so"], text=True).strip()
+    settings = {"LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "HOLDFAST_NATIVE": "1"}
+    run_checked([sys.executable, *(built_there if word == "MODULE" else word for word in words)], settings)
+
+
+def run_checked(command: list[str], environment: dict[str, str]) -> str:
+    """Run a program that must succeed; return what it wrote to stderr."""
+    environment = {**os.environ, **environment}
+    environment.pop("PYTEST_ADDOPTS", None)  # its folder belongs to this run
+    top = Path(__file__).parents[3]
+    done = subprocess.run(command, env=environment, cwd=top, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stderr
+
+
+@pytest.mark.skipif(sweep.native is None, reason="the native module is absent or turned off")
+def test_fuzz() -> None:
+    run_checked([sys.executable, str(FUZZ), "1", "300"], {})
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
 def test_with_sanitizers(tmp_path: Path) -> None:
     """The tests of the native module find no wrong access and no undefined behaviour; the compiler does not warn."""
-    package, built = Path(sweep.__file__).parent.parent, tmp_path / "_native.so"
-    sources = [str(package / "_native.c"), str(package / "_native_read.c")]
-    flags = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
-    checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    include = f"-I{sysconfig.get_paths()['include']}"
-    subprocess.run(["gcc", *flags, *checks, include, *sources, "-o", str(built)], check=True)
-    library = subprocess.check_output(["gcc", "-print-file-name=libasan.so"], text=True).strip()
-    environment = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "HOLDFAST_NATIVE": "1"}
-    environment.pop("PYTEST_ADDOPTS", None)  # its folder belongs to this run
-    done = subprocess.run(
-        [sys.executable, "-c", SANITIZED, str(built), __file__, str(READING)],
-        env=environment,
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_sanitized(tmp_path / "_native.so", "-c", SANITIZED, "MODULE", __file__, str(READING))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+def test_fuzz_with_sanitizers(tmp_path: Path) -> None:
+    run_sanitized(tmp_path / "_native.so", str(FUZZ), "2", "20000", "MODULE")
+
+
+@pytest.mark.slow
+def test_fuzz_with_valgrind(tmp_path: Path) -> None:
+    """No use of memory that was freed or never written, and nothing is lost."""
+    if not (shutil.which("valgrind") and shutil.which("gcc")):
+        assert os.environ.get("CI") != "1", "valgrind and gcc must be there"
+        pytest.skip("there is no valgrind or no gcc")
+    program = ["valgrind", "-q", "--leak-check=full"]
+    built = compiled(tmp_path / "_native.so")
+    found = run_checked([*program, sys.executable, str(FUZZ), "3", "100", built], {"PYTHONMALLOC": "malloc"})
+    # the interpreter has findings of its own
+    ours = [block for block in re.split(r"(?m)^==\d+== *$", found) if "(_native" in block]
+    assert not ours, "".join(ours)

@@ -16,6 +16,7 @@ from holdfast.durable.os_errors import os_errors
 from holdfast.errors import NotFound, Refused
 from holdfast.escaping import without_password
 from holdfast.importers.model import Import, Imported, ImportPlan, ImportRequest, NotCarried
+from holdfast.importers.sqlite_source import sqlite_path
 from holdfast.location import is_url
 from holdfast.model import Progress
 
@@ -24,6 +25,7 @@ __all__ = ["KINDS", "Import", "ImportKind", "ImportPlan", "ImportRequest", "Impo
 
 _UNCHANGED = "Nothing was imported."
 _LOOKED_AT, _NAMED = 200, 5
+_OTHER_DATABASES = ("mysql", "mariadb", "oracle", "mssql")  # llmfy stores in any that SQLAlchemy knows
 
 
 class ImportKind(NamedTuple):
@@ -60,7 +62,8 @@ def open_import(request: ImportRequest, *, kind: str | None = None) -> Import:
 
 
 def _open(request: ImportRequest, kind: str | None) -> Import:
-    if not is_url(request.source) and not os.path.lexists(request.source):
+    file = sqlite_path(request.source) if is_url(request.source) else request.source
+    if file is not None and not os.path.lexists(file):
         raise NotFound(f"{request.source} does not exist", hint="Name the folder, the file or the URL to import.")
     known: Mapping[str, ImportKind] = {each.name: each for each in KINDS}
     if kind is not None:
@@ -70,6 +73,11 @@ def _open(request: ImportRequest, kind: str | None) -> Import:
     else:
         found = [each for each in KINDS if each.load().recognize(request.source)]
     shown = without_password(request.source)
+    if not found and _is_of_other_database(request.source):
+        raise Refused(
+            f"{shown} cannot be read: only SQLite, PostgreSQL and Redis can",
+            hint="Copy its table into an SQLite file, and import that.",
+        )
     if not found and (below := _sources_below(request.source)):
         raise Refused(f"{shown} contains several sources", hint=f"Name one: {', '.join(below)}.")
     if not found:
@@ -79,6 +87,10 @@ def _open(request: ImportRequest, kind: str | None) -> Import:
         names = " or ".join(each.name for each in found)
         raise Refused(f"{shown} may be read in several ways", hint=f"Say which: {names}.")
     return _Opened(found[0].load().open_source(request), request.source)
+
+
+def _is_of_other_database(source: str) -> bool:
+    return is_url(source) and source.partition("://")[0].partition("+")[0] in _OTHER_DATABASES
 
 
 def _sources_below(source: str) -> list[str]:

@@ -55,6 +55,20 @@ def test_unknown_url(tmp_path: Path) -> None:
         plan("ftp://example.com/x")
 
 
+@pytest.mark.parametrize("form", ["sqlite:///{}", "sqlite+aiosqlite:///{}", "{}"])
+def test_missing_file(tmp_path: Path, form: str) -> None:
+    with pytest.raises(NotFound, match=r"gone\.db does not exist"):
+        plan(form.format(tmp_path / "gone.db"), f"sqlite:///{tmp_path}/x.db")
+    assert not list(tmp_path.glob("*.db"))
+
+
+@pytest.mark.parametrize("scheme", ["mysql+aiomysql", "mysql", "mariadb"])
+def test_other_database(tmp_path: Path, scheme: str) -> None:
+    with pytest.raises(Refused, match="only SQLite, PostgreSQL and Redis") as caught:
+        plan(f"{scheme}://ada:secret@host/x", f"sqlite:///{tmp_path}/x.db")
+    assert "secret" not in str(caught.value) and "SQLite file" in caught.value.hint
+
+
 def test_password_is_in_no_message(tmp_path: Path) -> None:
     with pytest.raises(Exception) as caught:
         plan(f"postgresql://ada:secret@/x?host={tmp_path}", f"sqlite:///{tmp_path}/x.db")

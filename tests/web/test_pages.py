@@ -6,14 +6,18 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient  # noqa: F401  # marks these tests
 
+from holdfast.web import looking
 from holdfast.web.graph import Lane, Step, draw
 from holdfast.workspace import Workspace
+from holdfast.workspace.location import WorkspaceLocation
+from waiting import wait_for
 
 from .conftest import Pages
 from .sessions import Session
@@ -236,6 +240,32 @@ class TestLooking:
         wanted = printed(workspace, environ, "usage")
         assert pages.get("usage.json").json()["paths"][: len(wanted["paths"])] == wanted["paths"]
 
+    def test_usage_that_takes_long(self, pages: Pages, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+        go_on, asked = threading.Event(), []
+        measure = WorkspaceLocation.usage
+
+        def slow(self: WorkspaceLocation, limit: int | None) -> Any:
+            asked.append(1)
+            assert go_on.wait(120)
+            return measure(self, limit)
+
+        monkeypatch.setattr(WorkspaceLocation, "usage", slow)
+        monkeypatch.setattr(looking, "_USAGE_WAIT_S", 0.01)
+        for _ in range(2):
+            text = pages.get("usage").text
+            assert "Measuring" in text
+            assert "data-poll" in text
+        go_on.set()
+        text = wait_for(lambda: found if "Measuring" not in (found := pages.get("usage", fragment=1).text) else "")
+        assert "<html" not in text
+        assert "src/cart.py" in text
+        assert "src/cart.py" in pages.get("usage").text
+        assert len(asked) == 1  # nothing was saved since
+        (workspace.path / "new").write_text("new")
+        workspace.save("new")
+        wait_for(lambda: "Measuring" not in pages.get("usage").text)
+        assert len(asked) == 2
+
 
 class TestErrors:
     def test_a_page_that_is_not_there(self, pages: Pages) -> None:
@@ -306,8 +336,6 @@ class TestLargeContent:
     def test_a_page_that_takes_long_keeps_no_other_waiting(
         self, pages: Pages, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        import threading
-
         begun, go_on = threading.Event(), threading.Event()
         search = workspace.search
 

@@ -16,7 +16,10 @@ Work = Callable[[Progress], Any]
 class Job:
     """One piece of work, and what came of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, about: str = "") -> None:
+        self.about = about
+        """What its result is of: while that stays the same, so does the result."""
+        self._end = threading.Event()
         self.began = datetime.now(UTC)
         self.ended: datetime | None = None
         self.stage, self.done, self.total = "", 0, 0
@@ -35,6 +38,19 @@ class Job:
     def has_failed(self) -> bool:
         """Whether it ended without a result."""
         return not self.is_running and self.result is None
+
+    def wait(self, seconds: float) -> None:
+        """Wait for its end, but no longer than this."""
+        self._end.wait(seconds)
+
+    def run(self, work: Work) -> None:
+        try:
+            self.result = work(self.tell)
+        except HoldfastError as error:
+            self.error = error
+        finally:  # any other error is printed by `threading`
+            self.ended = datetime.now(UTC)
+            self._end.set()
 
     def tell(self, stage: str, done: int, total: int) -> None:
         """Note how far it is."""
@@ -63,21 +79,12 @@ class Jobs:
         """The job of a kind that runs, or ran last."""
         return self._jobs.get(kind)
 
-    def start(self, *kind: str, work: Work) -> Job:
-        """Begin a job, unless one of its kind runs already; return that one."""
+    def start(self, *kind: str, work: Work, about: str = "") -> Job:
+        """Begin a job, unless one of its kind runs already, or has a result about the same; return that one."""
         with self._lock:
             known = self._jobs.get(kind)
-            if known is not None and known.is_running:
+            if known is not None and (known.is_running or (about and known.about == about and not known.has_failed)):
                 return known
-            job = self._jobs[kind] = Job()
-        threading.Thread(target=_run, args=(job, work), name="holdfast-" + kind[0], daemon=True).start()
+            job = self._jobs[kind] = Job(about)
+        threading.Thread(target=job.run, args=(work,), name="holdfast-" + kind[0], daemon=True).start()
         return job
-
-
-def _run(job: Job, work: Work) -> None:
-    try:
-        job.result = work(job.tell)
-    except HoldfastError as error:
-        job.error = error
-    finally:  # any other error is printed by `threading`
-        job.ended = datetime.now(UTC)

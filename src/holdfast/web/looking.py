@@ -10,12 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.errors import NotFound, Refused
+from holdfast.location import UsageReport
 from holdfast.model import BlamedLine, Checkpoint, documents
-from holdfast.web.answers import Answer, query_of, site_of
+from holdfast.web.answers import Answer, query_of, site_of, wants_json
 from holdfast.web.diff_view import image_type, view_changes
+from holdfast.web.live import newest_id
 from holdfast.web.syntax import colour_lines
 from holdfast.web.take_back import banner
-from holdfast.workspace import Workspace
 from holdfast.workspace.location import WorkspaceLocation
 from holdfast.workspace.pathspec import literal
 
@@ -25,6 +26,7 @@ _BLAME_MAX_LINES = 3_000
 _SEARCH_MAX = 200
 _HISTORY_MAX = 200
 _USAGE_SHOWN = 30
+_USAGE_WAIT_S = 1.0
 _IMAGE_MAX_BYTES = 20 << 20
 _NOW = "now"
 
@@ -228,28 +230,34 @@ def coverage(request: Request) -> Answer:
 
 
 def usage(request: Request) -> Answer:
-    """What takes space, as a picture and as tables."""
+    """What takes space, as a picture and as tables. With thousands of checkpoints it takes a while: the page waits."""
     place, workspace = site_of(request).places.workspace(request.path_params["key"])
-    report = WorkspaceLocation(workspace).usage(_USAGE_SHOWN)
-    document = report.document | {"items": list(report.items), "next": None, "more": report.more}
-    largest = max((each["bytes"] for each in report.document["paths"]), default=0)
-    values = {
-        "place": place,
-        "fields": [each for each in report.fields if each.value],
-        "paths": report.document["paths"],
-        "largest": largest,
-        "items": [(workspace_short(workspace, each["id"]), each) for each in report.items],
-        "types": report.document["types"],
-        "total": report.document["total_bytes"],
-        "packs": report.document["packs_bytes"],
-        "banner": None,
-    }
-    return Answer("usage.html", values, lambda: document)
 
+    def measure(*_: Any) -> tuple[UsageReport, list[tuple[Checkpoint, dict[str, Any]]]]:
+        report = WorkspaceLocation(workspace).usage(_USAGE_SHOWN)
+        return report, [(workspace.get(each["id"]), each) for each in report.items]
 
-def workspace_short(workspace: Workspace, checkpoint_id: str) -> Checkpoint:
-    """A checkpoint that was listed a moment ago."""
-    return workspace.get(checkpoint_id)
+    def document() -> dict[str, Any]:
+        report = measure()[0]
+        return report.document | {"items": list(report.items), "next": None, "more": report.more}
+
+    if wants_json(request):
+        return Answer("", {}, document)
+    about = f"{newest_id(workspace)} {len(workspace.overview())}"
+    job = site_of(request).jobs.start("usage", place.key, work=measure, about=about)
+    job.wait(_USAGE_WAIT_S)
+    if job.error is not None:
+        raise job.error
+    values: dict[str, Any] = {"place": place, "job": job, "banner": None}
+    if job.result is not None:
+        report, items = job.result
+        values |= {
+            "fields": [each for each in report.fields if each.value],
+            "paths": report.document["paths"],
+            "largest": max((each["bytes"] for each in report.document["paths"]), default=0),
+            "items": items,
+        }
+    return Answer("usage_fragment.html" if query_of(request).get("fragment") else "usage.html", values, document)
 
 
 def _path(text: str) -> str:

@@ -313,6 +313,23 @@ def test_deferred_objects_are_held_after_the_save(folder: Path, workspace: Works
     assert [each.ref for each in workspace.rescue_git(first).refs] == ["refs/stash"]
 
 
+def test_error_while_sweeping_frees_the_lock(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A helper lives long: with the lock, nobody could hold anything until it ends."""
+
+    def failing(repository: object) -> None:
+        raise OSError("the disk refuses")
+
+    workspace.save()
+    repository = workspace._repository
+    lock = repository.git_lock()
+    lock.acquire()
+    with pytest.raises(OSError, match="refuses"), repository.git_work(lock):
+        monkeypatch.setattr(type(repository), "_sweep_git_work", failing)
+    again = repository.git_lock()
+    assert again.acquire(wait=False)
+    again.release()
+
+
 def test_hostile_settings_run_nothing(folder: Path, workspace: Workspace, tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")

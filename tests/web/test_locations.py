@@ -29,6 +29,7 @@ from waiting import wait_for
 from .conftest import PORT
 from .sessions import environment
 
+HOSTILE = "<img src=x onerror=alert(1)>\"'&\u202e\u2066\x1b[31m\x07"
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
@@ -127,6 +128,28 @@ class TestFlow:
         assert [each["seconds"] for each in document] == [10790.0, 50.0, 30.0, None]
         assert all(each["bytes"] > 0 for each in document)
         assert ">x</a>" in client.get(session="third").text
+
+    def test_hostile_names_are_escaped(self, tmp_path: Path, environ: dict[str, str]) -> None:
+        url = f"sqlite:///{tmp_path / 'hostile.db'}"
+        told = CheckpointMetadata(HOSTILE, HOSTILE, NOON, HOSTILE, 1, tags=(HOSTILE,), namespace=HOSTILE)
+        with open_states(url) as states:
+            states.save(Checkpoint(told, {HOSTILE: [HOSTILE, {"n": HOSTILE}]}))
+            again = CheckpointMetadata("b", HOSTILE, NOON, "n", 2, parent_id=HOSTILE, namespace=HOSTILE)
+            states.save(Checkpoint(again, {HOSTILE: 1}))
+            states.fork(HOSTILE, HOSTILE, into=f"fork {HOSTILE}", namespace=HOSTILE)
+        client = Client([url], environ)
+        within = {"session": HOSTILE, "namespace": HOSTILE}
+        answers = [client.get(), client.get(session=HOSTILE), client.get("/checkpoint", ref=HOSTILE, **within)]
+        answers += [client.get("/state", ref=HOSTILE, at="0", **within), client.get("/compare", **within)]
+        answers += [client.get(session=f"fork {HOSTILE}"), client.get("/usage"), client.get("/verify", session=HOSTILE)]
+        answers += [client.get(session=f"no {HOSTILE}"), client.get("/checkpoint", ref=f"no {HOSTILE}", **within)]
+        for answer in answers:
+            assert "<img src=x" not in answer.text
+            assert not set("\u202e\u2066\x1b\x07") & set(answer.text), answer.url
+            assert not re.search(r"<script(?! src=\"/static/)|<style|\sstyle=|\son[a-z]+=[\"']", answer.text), (
+                answer.url
+            )
+        assert [answer.status_code for answer in answers] == [200] * 8 + [404] * 2
 
     def test_a_line_goes_on_on_the_next_page(self, url: str, environ: dict[str, str]) -> None:
         client = Client([url], environ)

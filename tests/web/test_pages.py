@@ -101,6 +101,7 @@ class TestTimeline:
         text = pages.get("timeline").text
         assert "What does total() do?" in text
         assert "changed nothing" in text
+        assert "It sums up, with VAT." in text
 
     def test_checks_are_green_or_red(self, pages: Pages, workspace: Workspace) -> None:
         first, _, third = workspace.list(3)

@@ -155,6 +155,12 @@ def test_log_shows_safety_checkpoints_only_when_asked(holdfast, write: Write):
     assert "before restore to a1" in holdfast("show", "a2").out
 
 
+def test_save_says_what_changed_if_no_file_did(holdfast, project):
+    holdfast("save")
+    (project / "src").chmod(0o711)
+    assert holdfast("save").out == "a2  no files changed, only times or modes of 1 path\n"
+
+
 def test_show_names_what_is_not_saved_or_counts_it(holdfast, write: Write):
     write("node_modules/x/index.js", "1\n")
     holdfast("save")

@@ -192,3 +192,12 @@ class TestHistory:
         (project / "sub").mkdir()
         assert edited("-C", "sub", "init").code == 0
         assert edited("log", "sub").err == "No checkpoints yet.\n"
+
+
+def test_the_current_folder_is_a_path_within_a_workspace(edited: Program, project: Path, monkeypatch) -> None:
+    for words in (["log", "--json", "."], ["log", "--json", "../src"]):
+        monkeypatch.chdir(project)
+        expected = edited("log", "--json", "src").json
+        monkeypatch.chdir(project / "src")
+        assert edited(*words).json["items"] == expected["items"] != []
+    assert edited("diff", "a1", "a2", ".").code == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from .conftest import Program
@@ -17,6 +19,42 @@ WORDS = {
 def test_the_command_is_named_as_it_is_typed_here(holdfast: Program, theirs: str, ours: str) -> None:
     ran = holdfast(theirs, "a1", "my file")
     assert ran.code == 2 and f"use: holdfast {ours} a1 'my file'" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "ours"),
+    {
+        "commit -am 'my message'": "save -m 'my message'", "reset --hard a1": "restore a1", "add .": "save",
+        "tag v1": "save --name v1", "branch topic": "fork", "merge topic": "adopt", "stash pop": "save",
+        "list --all": "log --all", "checkout a1 -- a.txt": "restore a1 -- a.txt",
+    }.items(),
+)  # fmt: skip
+def test_what_is_named_can_be_typed(holdfast: Program, typed: str, ours: str) -> None:
+    ran = holdfast(*shlex.split(typed))
+    assert ran.code == 2 and ran.err.splitlines()[0].endswith(f"; use: holdfast {ours}")
+    assert "no such option" not in holdfast(*shlex.split(ours)).err
+
+
+@pytest.mark.parametrize(
+    ("typed", "ours"),
+    {
+        "save -am x": "save, which saves every file", "save --amend": "save, which makes a new checkpoint",
+        "restore --source a1 a.txt": "restore REF PATH", "restore --staged a.txt": "restore REF PATH",
+        "log --graph": "log", "log --name-status": "log --stat", "log -p": "diff A B", "status -s": "status",
+    }.items(),
+)  # fmt: skip
+def test_an_option_of_gits_leads_to_ours(holdfast: Program, typed: str, ours: str) -> None:
+    ran = holdfast(*shlex.split(typed))
+    assert ran.code == 2 and ran.err.splitlines()[0].endswith(f"; use: holdfast {ours}"), ran.err
+
+
+@pytest.mark.parametrize(
+    "typed", ["show HEAD", "diff HEAD", "restore HEAD~1", "diff HEAD~1..HEAD", "cat HEAD:a.txt", "log HEAD"]
+)
+def test_head_is_latest_here(holdfast: Program, typed: str) -> None:
+    holdfast.saved()
+    ran = holdfast(*typed.split())
+    assert ran.code == 3 and "Here it is `latest`; `latest~1` is the one before." in ran.err, ran
 
 
 @pytest.mark.parametrize("name", ["save", "log", "status", "cat", "workspaces", "import"])

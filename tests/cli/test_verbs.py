@@ -268,6 +268,11 @@ def test_search_says_what_the_folder_has(holdfast, write):
     assert "gone in a2" in again and "again in the folder now" in again
 
 
+def test_guard_says_that_a_command_changed_nothing(holdfast):
+    ran = holdfast("guard", "--", "false")
+    assert ran.code == 1 and ran.err.splitlines()[-1] == "The command failed (1) and changed no file"
+
+
 def test_guard_says_whether_it_saved_anything(holdfast, project):
     holdfast.saved()
     assert holdfast("guard", "--", "true").err.startswith("Already saved as a1\n")

@@ -29,6 +29,24 @@ _NOT_EMPTY = frozenset(["NAME", "PATH", "PLACE", "FILE", "REF"])
 """What an empty variable cannot mean."""
 
 
+_ELSEWHERE = {
+    ("log", "--oneline"): "holdfast log --flat", ("log", "-p"): "holdfast diff A B",
+    ("log", "--patch"): "holdfast diff A B",
+    ("log", "--author"): "holdfast log --actor ACTOR", ("log", "--after"): "holdfast log --since TIME",
+    ("show", "--stat"): "holdfast show", ("show", "-p"): "holdfast diff A B",
+    ("diff", "--cached"): "holdfast diff", ("diff", "--staged"): "holdfast diff",
+    ("diff", "--name-status"): "holdfast diff --stat",
+    ("log", "--graph"): "holdfast log", ("log", "--name-status"): "holdfast log --stat",
+    ("save", "-a"): "holdfast save, which saves every file", ("save", "--all"): "holdfast save, which saves every file",
+    ("save", "--amend"): "holdfast save, which makes a new checkpoint",
+    ("restore", "--source"): "holdfast restore REF PATH", ("restore", "-s"): "holdfast restore REF PATH",
+    ("restore", "--staged"): "holdfast restore REF PATH", ("restore", "--worktree"): "holdfast restore REF PATH",
+    ("restore", "--hard"): "holdfast restore REF", ("status", "-s"): "holdfast status",
+    ("status", "--short"): "holdfast status", ("blame", "-L"): "holdfast blame PATH",
+}  # fmt: skip
+"""Options of git's, and what to type here."""
+
+
 class Count(click.IntRange):
     """A whole number within limits, which the help does not repeat (click writes `x>=0`)."""
 
@@ -120,9 +138,15 @@ AFTER_DASHES = "holdfast.after_dashes"
 
 
 def with_context(ctx: click.Context, parse: Callable[[], list[str]]) -> list[str]:
-    """Parse; a usage error names this command, also where click does not set it."""
+    """Parse; a usage error names this command, also where click does not, and what an option of git's is here."""
     try:
         return parse()
+    except click.NoSuchOption as error:
+        ours = _ELSEWHERE.get((ctx.command.name or "", error.option_name))
+        if ours is not None:
+            raise click.UsageError(f"no such option {error.option_name!r}; use: {ours}", ctx) from None
+        error.ctx = error.ctx or ctx
+        raise
     except click.UsageError as error:
         error.ctx = error.ctx or ctx
         raise

@@ -91,10 +91,15 @@ _ELSEWHERE = {
     "switch": "restore", "load": "restore", "stores": "workspaces", "projects": "workspaces", "repos": "workspaces",
     "delete": "rm", "remove": "rm", "clean": "prune", "forget": "prune", "gc": "prune",
     "check": "verify", "fsck": "verify", "validate": "verify", "find": "search", "grep": "search",
-    "annotate": "blame", "st": "status", "run": "guard",
+    "tag": "save --name", "branch": "fork", "worktree": "fork", "merge": "adopt", "annotate": "blame",
+    "st": "status", "run": "guard",
     "web": "ui", "serve": "ui", "browse": "ui", "version": "--version",
 }  # fmt: skip
 """What other tools call it."""
+_ALONE = ("add", "stash", "branch", "worktree", "merge")
+"""The words after these mean something else than they would here."""
+_WORDS = {"--help": "", "--hard": "", "--soft": "", "--mixed": "", "-a": "", "-am": "-m"}
+"""Words after the others, and what stands for them here."""
 
 
 class LazyGroup(click.Group):
@@ -132,7 +137,8 @@ class LazyGroup(click.Group):
             import difflib  # start-up cost, for a misspelt command only
 
             if (ours := _ELSEWHERE.get(name)) is not None:
-                raise click.UsageError(f"there is no command {name!r}; use: {_typed(ours, args[1:])}", ctx)
+                rest = [] if name in _ALONE else args[1:]
+                raise click.UsageError(f"there is no command {name!r}; use: {_typed(ours, rest)}", ctx)
             near = difflib.get_close_matches(name, COMMANDS, n=1)
             raise click.UsageError(
                 f"there is no command {name!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx
@@ -142,7 +148,8 @@ class LazyGroup(click.Group):
 
 def _typed(ours: str, rest: list[str]) -> str:
     """The command as it is typed here, with the words that followed."""
-    return " ".join(map(shell_word, ["holdfast", ours, *(word for word in rest if word != "--help")]))
+    kept = [_WORDS.get(word, word) for word in rest]
+    return " ".join(["holdfast", ours, *(shell_word(word) for word in kept if word)])
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:

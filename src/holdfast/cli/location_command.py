@@ -26,15 +26,6 @@ _WORDS = {
     Capability.USAGE: "usage", Capability.PRUNE: "prune", Capability.DELETE: "rm", Capability.PIN: "pin",
 }  # fmt: skip
 _COUNT = re.compile(r"-[0-9]+")
-_ELSEWHERE = {
-    ("log", "--oneline"): "holdfast log --flat", ("log", "-p"): "holdfast diff A B",
-    ("log", "--patch"): "holdfast diff A B",
-    ("log", "--author"): "holdfast log --actor ACTOR", ("log", "--after"): "holdfast log --since TIME",
-    ("show", "--stat"): "holdfast show", ("show", "-p"): "holdfast diff A B",
-    ("diff", "--cached"): "holdfast diff", ("diff", "--staged"): "holdfast diff",
-    ("diff", "--name-status"): "holdfast diff --stat",
-}  # fmt: skip
-"""Options of git's, and what to type here."""
 
 
 def location_command(
@@ -192,8 +183,6 @@ class LocationCommand(Command):
     def _explained(self, ctx: click.Context, error: click.NoSuchOption) -> click.UsageError:
         """Say which kind of location has an option that this one does not."""
         name = error.option_name.lstrip("-")
-        if (ours := _ELSEWHERE.get((self.name or "", error.option_name))) is not None:
-            return click.UsageError(f"no such option {error.option_name!r}; use: {ours}", ctx)
         for kind in KINDS:
             try:
                 if any(each.name == name for each in self.options_of(kind)):
@@ -220,7 +209,7 @@ def _is_inside(app: App, folder: str) -> bool:
     from holdfast.workspace.store_paths import owner_of, store_folder  # start-up cost, for a word that is a folder
 
     real = Path(os.path.realpath(folder))
-    if kind_of(os.fspath(real)) != FOLDER or real == Path(os.path.realpath(".")):
+    if kind_of(os.fspath(real)) != FOLDER:
         return False
     for place in (real, *real.parents):
         try:

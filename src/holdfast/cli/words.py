@@ -92,6 +92,10 @@ def stored_files(app: App, workspace: Workspace, words: Sequence[str], after_das
     try:
         return [workspace.file(ref, path) for ref, path in files(app, workspace, words, after_dashes)]
     except NotFound as error:
+        for word in words:
+            before, path = _split(workspace, word)
+            if before and path and not _is_path(app, word):
+                workspace.get(before)  # NotFound: it is the checkpoint that is not there
         first = [word for word in words[:1] if ":" not in word and not _is_ref(workspace, word)]
         raise unknown_word(app, workspace, first, error) from None
 

@@ -90,7 +90,9 @@ def _tell(status: int, restored: Restored | None, failure: HoldfastError | None,
         )
     elif restored is not None:
         counts = f"{len(restored.written):,} written, {len(restored.removed):,} removed"
-        streams.note(f"The command failed ({status}); restored {saved}: {counts}; undo with: {typed('undo')}")
+        done = f"; restored {saved}: {counts}; undo with: {typed('undo')}"
+        is_same = not (restored.written or restored.removed or restored.failed)
+        streams.note(f"The command failed ({status}){' and changed no file' if is_same else done}")
         render.note_list(restored.failed, "could not be restored", noun="path")
     elif status:
         streams.note(f"The command failed ({status}); go back with: {typed('restore', saved)}")

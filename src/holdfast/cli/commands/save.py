@@ -199,6 +199,10 @@ def _changed(workspace: Workspace, checkpoint: Checkpoint) -> str:
     parent = workspace.shown_parent(checkpoint)
     if parent is not None and parent.git != checkpoint.git:
         return "no files changed, only the branch or commit of your git"
+    if parent is not None:
+        found = workspace.diff(parent.id, checkpoint.id)
+        if count := len(found.touched_files) + len(found.changed_folders):
+            return f"no files changed, only times or modes of {render.count(count, 'path')}"
     return "no files changed"
 
 

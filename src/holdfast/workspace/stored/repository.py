@@ -5,6 +5,7 @@
 import contextlib
 import json
 import os
+import re
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cached_property
@@ -600,6 +601,8 @@ def _not_found(ref: str, catalog: Catalog, *, floor: int) -> NotFound:
         if saves:
             return NotFound(f"there is no checkpoint {shown}", hint=f"The oldest save is latest~{saves - 1}.")
         return NotFound(f"there is no checkpoint {shown}", remedy=Remedy("list_all"))
+    if re.split("[~^@]", ref)[0] == "HEAD":
+        return NotFound(f"there is no checkpoint {shown}", hint="Here it is `latest`; `latest~1` is the one before.")
     if ref == LAST_GREEN:
         return NotFound("no checkpoint has passed a check", remedy=Remedy("configure_check"))
     prefix = stored_prefix(ref)

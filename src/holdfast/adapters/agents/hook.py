@@ -164,11 +164,8 @@ def save_event(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) 
                 begun=_begin(workspace, event, begins) if begins else None,  # after what the user did until now
             )
         )
-    if event.kind is EventKind.STOP and not event.sub_id:
-        _note_closing(workspace, event, known)
-    if event.kind is EventKind.STOP and workspace.check_command is not None:
-        with contextlib.suppress(HoldfastError, OSError):  # the helper runs it once the agent has its answer
-            workspace.want_check()
+    if event.kind is EventKind.STOP:
+        _end_turn(workspace, event, known)
     if workspace.moved_from is not None and saved is not None:
         _log(call, f"{workspace.path} was {workspace.moved_from} before: its checkpoints continue")
     if workspace.recovered is not None:
@@ -176,6 +173,14 @@ def save_event(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) 
     if not message and _speaks(event.agent) and (notice := take_notice(workspace.store)):
         return f"Holdfast: {notice}"
     return message
+
+
+def _end_turn(workspace: Workspace, event: AgentEvent, known: AgentSessions) -> None:
+    if not event.sub_id:
+        _note_closing(workspace, event, known)
+    if workspace.check_command is not None:
+        with contextlib.suppress(HoldfastError, OSError):  # the helper runs it once the agent has its answer
+            workspace.want_check()
 
 
 def _speaks(agent: str) -> bool:

@@ -94,12 +94,16 @@ def restore(
     with _hint_for_path(ref, paths):
         plan = preview(ref, chosen)
     if pick and plan and paths_of(plan):
-        _check_terminal(app, "--pick", "Name the paths instead.")
-        chosen = _choose_paths(workspace, plan) or decline()
+        chosen = _pick_paths(app, workspace, plan)
         plan = preview(plan.checkpoint, chosen)
     kept = find_conversation(workspace.get(plan.checkpoint)) if with_conversation else None
     act = partial(workspace.restore, plan.checkpoint, chosen, plan, skip_damaged=skip_damaged, touch=touch)
     return carry_out(app, workspace, plan, lambda shown: act(progress=shown), dry_run=dry_run, kept=kept)
+
+
+def _pick_paths(app: App, workspace: Workspace, plan: Plan) -> list[str]:
+    _check_terminal(app, "--pick", "Name the paths instead.")
+    return _choose_paths(workspace, plan) or decline()
 
 
 def _check_with_patch(others: dict[str, bool]) -> None:

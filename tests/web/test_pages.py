@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient  # noqa: F401  # marks these tests
 
+from holdfast.errors import Refused
 from holdfast.web import looking
+from holdfast.web.answers import Query
 from holdfast.web.graph import Lane, Step, draw
 from holdfast.workspace import Workspace
 from holdfast.workspace.location import WorkspaceLocation
@@ -423,3 +425,10 @@ def test_a_port_that_is_taken(session: Session, environ: dict[str, str], tmp_pat
         done = subprocess.run(call, cwd=session.project, env=environ, capture_output=True, timeout=30)
     assert done.returncode == 7
     assert f"port {port}".encode() in done.stderr
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "-1", "0", "\u0663", "1e3"])
+def test_a_number_in_an_address_that_is_none(number: str) -> None:
+    assert Query.parse(b"limit=7").count("limit", 5, 10) == 7
+    with pytest.raises(Refused):
+        Query.parse(f"limit={number}".encode()).count("limit", 5, 10)

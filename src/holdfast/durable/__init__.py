@@ -8,6 +8,7 @@ every write, rename, sync and removal in turn (`holdfast.testing.faulty_disks`).
 from holdfast.durable.disk import ASIDE, Disk, disk, open_to_owner, use_disk
 from holdfast.durable.files import (
     make_folder,
+    parse_json,
     parse_toml,
     private,
     read_file,
@@ -24,6 +25,7 @@ __all__ = [
     "disk",
     "make_folder",
     "open_to_owner",
+    "parse_json",
     "parse_toml",
     "private",
     "read_file",

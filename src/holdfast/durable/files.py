@@ -101,6 +101,16 @@ def parse_toml(data: bytes) -> dict[str, Any]:
         raise ValueError("nested too deeply") from None
 
 
+def parse_json(data: str | bytes) -> Any:
+    """Return the value of a JSON text; raises ValueError if it is not valid, or nested too deeply to be read."""
+    import json  # start-up cost, only where there is something to read
+
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def _size(count: int) -> str:
     return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count:,} bytes"
 

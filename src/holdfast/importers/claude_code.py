@@ -184,7 +184,8 @@ def _add(session: Session, record: Mapping[str, Any]) -> None:
         last = max((each.when for each in session.points.values()), default=datetime.fromtimestamp(0, UTC))
         point = session.points[message] = RewindPoint(session.id, message, when or last)
     if record.get("type") == "file-history-delta":
-        for path, copy in _copies(session, {record.get("trackingPath"): record.get("backup")}):
+        tracked = record.get("trackingPath")
+        for path, copy in _copies(session, {tracked if isinstance(tracked, str) else None: record.get("backup")}):
             point.copies.setdefault(path, copy)
         return
     point.copies |= dict(_copies(session, snapshot.get("trackedFileBackups")))
@@ -215,9 +216,9 @@ def _below(given: str, cwd: str | None) -> str | None:
 def _time(value: Any) -> datetime | None:
     try:
         found = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
+        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):  # OverflowError: a year that UTC does not have
         return None
-    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def _prompt(message: Any) -> str:

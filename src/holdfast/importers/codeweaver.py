@@ -140,7 +140,11 @@ def _checkpoint(values: Mapping[str, Any]) -> IndexingCheckpoint:
     """Read a checkpoint of CodeWeaver, which has no version, or one of Holdfast in the same form."""
     checksum = values.get("checksum")
     others = {name: value for name, value in values.items() if name != "checksum"}
-    if checksum is not None and checksum != digest("checkpoint", others):
+    try:
+        is_whole = checksum is None or checksum == digest("checkpoint", others)
+    except (Refused, RecursionError):  # values that have no checksum, such as NaN
+        is_whole = False
+    if not is_whole:
         raise Damaged("it does not match its checksum")
     given = {name: value for name, value in values.items() if name in _KNOWN - {"settings", "fingerprint"}}
     for name in ("start_time", "last_checkpoint"):

@@ -74,7 +74,7 @@ class GitObjects:
         _check_version(git, self.settings)
         if self.settings.get("extensions.objectformat", "sha1").lower() != "sha1":
             raise Refused(f"{git} has SHA-256 objects, which cannot be imported", hint="Only SHA-1 is supported.")
-        if (common / "reftable").exists():
+        if os.path.exists(common / "reftable"):
             raise Refused(
                 f"{git} has its refs in a reftable, which cannot be imported",
                 hint="Convert a copy of it with git refs migrate.",

@@ -179,8 +179,11 @@ class LangGraphSource:
         sends = [each for each in self._tables.writes(parent) if each.channel == _TASKS]
         if sends:
             checkpoint["channel_values"][_TASKS] = [self._reader.read(each.type, each.value, losses) for each in sends]
-            known = checkpoint["channel_versions"].values()
-            checkpoint["channel_versions"][_TASKS] = max(known) if known else 1
+            known = list(checkpoint["channel_versions"].values())
+            try:
+                checkpoint["channel_versions"][_TASKS] = max(known, default=1)
+            except TypeError:
+                raise Damaged("the versions of its channels cannot be compared") from None
 
     def _writes(self, place: Place, losses: Losses) -> Sequence[flow.Write]:
         found = []

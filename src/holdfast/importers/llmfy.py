@@ -7,7 +7,6 @@ is (P7): llmfy's own flow engine, with the classes of `holdfast.compat.llmfy`, m
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import json
 import zlib
@@ -143,7 +142,7 @@ def _state(stored: Any) -> Any:
         except Damaged:
             try:
                 stored = base64.b64decode(stored, validate=True)
-            except binascii.Error:
+            except ValueError:  # also binascii.Error
                 raise Damaged("its state is not JSON") from None
     if not isinstance(stored, bytes):
         raise Damaged(f"its state is a {type(stored).__name__}")

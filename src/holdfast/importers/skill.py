@@ -184,10 +184,11 @@ def _stored(place: Path) -> Stored:
         raise Damaged("it has no id")
     try:
         when = datetime.fromisoformat(record.timestamp)
-    except ValueError:
+        # The skill writes local time without a zone. Taken as UTC, its ids (checkpoint-20250115-103000) stay valid.
+        when = (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):  # OverflowError: a year that UTC does not have
         raise Damaged("it has no valid time") from None
-    # The skill writes local time without a zone. Taken as UTC, its ids (checkpoint-20250115-103000) stay valid.
-    return Stored(place, record, (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).astimezone(UTC))
+    return Stored(place, record, when)
 
 
 def _origin(stored: Stored) -> str:

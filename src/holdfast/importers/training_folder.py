@@ -345,7 +345,9 @@ def _created_at(side: Mapping[str, Any]) -> float | None:
             return float(value)
         if isinstance(value, str):
             try:
-                return datetime.fromisoformat(value).timestamp()
+                seconds = datetime.fromisoformat(value).timestamp()
+                datetime.fromtimestamp(seconds, UTC)  # ValueError for a year that UTC does not have
+                return seconds
             except (ValueError, OverflowError):
                 continue
     return None

@@ -153,15 +153,26 @@ class IndexingCheckpoint:
         try:
             for name in ("start_time", "last_checkpoint"):
                 stored[name] = datetime.fromisoformat(stored[name])
+                stored[name].astimezone(UTC)  # OverflowError for a year that UTC does not have
             stored["session_id"] = UUID(stored["session_id"])
             batch = stored.get("current_batch_id")
             stored["current_batch_id"] = UUID(batch) if batch else None
             stored["project_path"] = Path(stored["project_path"]) if stored.get("project_path") else None
-            return cls(**stored)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            for name, kind in _KINDS.items():
+                if not isinstance(stored.get(name), kind | None):
+                    raise TypeError(f"{name} is no {kind.__name__}")
+            made = cls(**stored)
+            made.to_dict()  # RecursionError for values that are nested too deeply to be written again
+            return made
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise Damaged(f"the checkpoint cannot be read: {error}", hint="An older one may be intact.") from error
 
 
+_KINDS = {
+    "project_name": str, "files_with_errors": list, "batch_ids_completed": list, "errors": list, "settings": dict,
+    "fingerprint": dict, "settings_hash": str,
+}  # fmt: skip
+"""Of what is stored in JSON as it is."""
 _COUNTERS = (
     "files_discovered", "files_embedding_complete", "files_indexed",
     "chunks_created", "chunks_embedded", "chunks_indexed",

@@ -289,7 +289,7 @@ def _are(kind: type, change: kinds.SettingChange) -> bool:
 
 def _read(path: Path) -> IndexingCheckpoint:
     try:
-        values = json.loads(path.read_bytes())
+        values = durable.parse_json(path.read_bytes())
     except OSError as error:
         raise _unavailable(path, error) from error
     except ValueError as error:
@@ -298,9 +298,17 @@ def _read(path: Path) -> IndexingCheckpoint:
         raise Damaged(f"{path} is not a checkpoint", hint="See history() for older ones.")
     version = values.get("schema_version")
     checksum = values.pop("checksum", None)
-    if not (isinstance(version, int) and version > 1) and checksum != digest("checkpoint", values):
+    if not (isinstance(version, int) and version > 1) and checksum != _digest(values):
         raise Damaged(f"{path} does not match its checksum", hint="See history() for older ones.")
     return IndexingCheckpoint.from_dict(values)
+
+
+def _digest(values: dict[str, Any]) -> str | None:
+    """The checksum of stored values; None for those that never had one, such as NaN."""
+    try:
+        return digest("checkpoint", values)
+    except (Refused, RecursionError):
+        return None
 
 
 def _unavailable(path: Path, error: OSError) -> Unavailable:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.errors import Extra, Refused
+from holdfast.errors import Damaged, Extra, Refused
 
 FLOAT_BYTES = 4
 DATATYPES = ("float32", "float16", "int8", "binary", "sparse", "sparse-idf")
@@ -59,7 +59,10 @@ def shapes_to_json(shapes: Mapping[str, Shape]) -> dict[str, list[int | str]]:
 
 def shapes_from_json(stored: Mapping[str, Any]) -> dict[str, Shape]:
     """Reverse `shapes_to_json`."""
-    return {str(name): Shape(int(each[0]), str(each[1])) for name, each in stored.items()}
+    try:
+        return {str(name): Shape(int(each[0]), str(each[1])) for name, each in stored.items()}
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError):
+        raise Damaged("the shapes of the vectors in a store cannot be read", hint="Build the index again.") from None
 
 
 def check_rows(vectors: Any, *, expected: int) -> list[Any]:

@@ -53,12 +53,12 @@ class RollbackJournal:
     def read(self) -> RollbackEntry | None:
         """The rollback that has not ended."""
         try:
-            stored = json.loads(self._path.read_bytes())
+            stored = durable.parse_json(self._path.read_bytes())
             move = _move(stored["move"])
             return RollbackEntry(str(stored["verb"]), str(stored["target"]), int(stored["after"]), move)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, OverflowError):
             raise Unavailable(
                 f"the rollback journal {self._path} cannot be read",
                 hint="A rollback was interrupted. Remove the file to continue; the folder itself is intact.",

@@ -93,10 +93,14 @@ def encode_git_refs(found: GitRefs) -> bytes:
 
 def decode_git_refs(data: bytes) -> GitRefs:
     """Read `git.json`. ValueError, KeyError or TypeError if it is damaged."""
-    row: dict[str, Any] = json.loads(data)
+    row: dict[str, Any] = durable.parse_json(data)
     stashes = [(str(commit), str(message)) for commit, message in row["stashes"]]
-    known = {name: row[name] for name in ("others", "index_digest", "object_format", "gaps") if name in row}
-    return GitRefs(str(row["head"]), dict(row["refs"]), stashes, str(row["operation"]), str(row["problem"]), **known)
+    others = {str(name): str(commit) for name, commit in dict(row.get("others", {})).items()}
+    refs = {str(name): str(commit) for name, commit in dict(row["refs"]).items()}
+    texts = {name: str(row[name]) for name in ("index_digest", "object_format") if name in row}
+    gaps = [str(each) for each in row.get("gaps", ())]
+    head, operation, problem = str(row["head"]), str(row["operation"]), str(row["problem"])
+    return GitRefs(head, refs, stashes, operation, problem, others=others, gaps=gaps, **texts)
 
 
 def remote_tips(git: Path) -> set[str]:
@@ -121,7 +125,7 @@ def _read_once(git: Path, folders: list[str]) -> GitRefs:
     is_sha256 = own_settings(git).get("extensions.objectformat", "").lower() == "sha256"
     index = read_index(git, hash_bytes=32 if is_sha256 else 20).digest
     others, gaps, kind = _others(git, shared), _gaps(shared), "sha256" if is_sha256 else "sha1"
-    if (shared / "reftable").is_dir():
+    if os.path.isdir(shared / "reftable"):
         problem = "its refs are in a reftable, which Holdfast does not read"
         return GitRefs(head, {}, [], operation, problem, others, index, kind, gaps)
     loose: dict[str, str] = {}

@@ -64,7 +64,9 @@ def _named_dir(folder: Path) -> Path | None:
 def common_dir(git: Path) -> Path:
     """Return the folder that a linked worktree's git directory shares with its repository; else `git` itself."""
     text = _content(git / "commondir")
-    return git if text is None else git / os.fsdecode(text.rstrip(b"\r\n"))
+    if text is None or b"\0" in text:
+        return git
+    return git / os.fsdecode(text.rstrip(b"\r\n"))
 
 
 def info_exclude(git: Path) -> bytes:

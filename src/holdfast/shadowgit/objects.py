@@ -33,6 +33,7 @@ EXECUTABLE_MODE = 0o100755
 LINK_MODE = 0o120000
 
 _RAW_ENTRY = rb"(?s)[0-7]+ [^\0]+\0.{20}"  # not compiled yet, as the patterns below: start-up cost
+_HEX = rb"[0-9a-f]{40}"
 EMPTY_TREE = sha1(b"tree 0\0").digest()
 
 
@@ -136,8 +137,8 @@ def decode_lineage(data: bytes) -> list[bytes]:
     found = []
     for line in data.partition(b"\n\n")[0].split(b"\n"):
         word, _, name = line.partition(b" ")
-        if word in (b"parent", b"object") and len(name) == 40:
-            found.append(bytes.fromhex(name.decode("ascii", "replace")))
+        if word in (b"parent", b"object") and re.fullmatch(_HEX, name):
+            found.append(bytes.fromhex(name.decode("ascii")))
     return found
 
 

@@ -348,6 +348,8 @@ def apply_delta(base: bytes, delta: bytes) -> bytes:
                 numbers.append(number)
             offset, length = numbers[0], numbers[1] or 0x10000
             out += base[offset : offset + length]
+            if len(out) > size:  # a few bytes may ask for gigabytes
+                break
     except IndexError:
         size = -1
         out = bytearray()

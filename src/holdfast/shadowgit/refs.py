@@ -17,6 +17,7 @@ CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = tr
 HEAD = b"ref: refs/heads/main\n"
 VERIFY = Remedy("verify")
 _PACKED_LINE = rb"[0-9a-f]{40} (refs/(?:tags|heads|remotes|notes|replace|original|bisect)/[^ ]+|refs/stash)"
+_NAME_MAX_BYTES = 255  # of a file's name
 _PEELED_LINE = rb"\^[0-9a-f]{40}"
 
 
@@ -141,6 +142,6 @@ class Refs:
         found = {}
         for line in self._packed_file().decode("utf-8", "replace").splitlines():
             commit, _, name = line.partition(" refs/tags/")
-            if name and line[0] not in "#^":
+            if name and line[0] not in "#^" and "\0" not in name and len(os.fsencode(name)) <= _NAME_MAX_BYTES:
                 found[name] = commit
         return found

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.durable import Lock, disk, make_folder, remove_tree, sync_folder, write_atomically
+from holdfast.durable import Lock, disk, make_folder, parse_json, remove_tree, sync_folder, write_atomically
 from holdfast.durable.os_errors import os_errors
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused
 from holdfast.model import Progress, VerifyReport
@@ -324,12 +324,12 @@ class FolderRunStore:
         """Return the steps that are pinned. Damaged if that cannot be read."""
         path = self._private / _PINS
         try:
-            found = json.loads(path.read_bytes())
+            found = parse_json(path.read_bytes())
             check_schema(found["schema_version"], str(path))
             return {int(step) for step in found["steps"]}
         except FileNotFoundError:
             return set()
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, OverflowError):
             raise Damaged(f"{path} is corrupt", hint="Move it away, and pin the steps again.") from None
 
     def pin(self, steps: set[int]) -> None:

@@ -35,9 +35,10 @@ def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
     try:
         fd = os.open(path, _FLAGS)
         with open(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
                 raise Damaged(f"{path} is not a file", hint=HINT, remedy=VERIFY)
-            data = file.read(_MANIFEST_MAX_BYTES)
+            data = file.read(min(status.st_size, _MANIFEST_MAX_BYTES))  # `read` allocates what it is told
     except FileNotFoundError:
         raise Damaged(
             f"{folder} has no {MANIFEST}, so it is not a complete checkpoint", hint=HINT, remedy=VERIFY
@@ -50,8 +51,9 @@ def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
 def read_bytes(path: Path, max_bytes: int = _MANIFEST_MAX_BYTES) -> bytes:
     """Return the content of a file; empty if it is a link, not a regular file, too large, or unreadable."""
     with contextlib.suppress(OSError), open(os.open(path, _FLAGS), "rb") as file:
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode) and len(data := file.read(max_bytes + 1)) <= max_bytes:
-            return data
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_size <= max_bytes:
+            return file.read(status.st_size)  # `read` allocates what it is told
     return b""
 
 

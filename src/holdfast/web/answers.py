@@ -17,6 +17,7 @@ from holdfast.web.remedies import PAGE
 from holdfast.web.security import CSRF, is_csrf
 from holdfast.web.site import Site
 
+_DIGITS_MAX = 18
 _STATUS: dict[type[BaseException], int] = {NotFound: 404, Conflict: 409, Damaged: 500, Refused: 400, Unavailable: 503}
 _KIND: dict[type[BaseException], str] = {
     NotFound: "not-found",
@@ -67,7 +68,7 @@ class Query:
         text = self.get(name)
         if not text:
             return default
-        if not (text.isascii() and text.isdecimal() and 0 < int(text) <= most):
+        if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX and 0 < int(text) <= most):
             raise Refused(f"{name} is not a number from 1 to {most:,}", hint="Leave it out.")
         return int(text)
 

@@ -211,7 +211,7 @@ class Checks:
     def _sweep(self) -> None:
         """End the command of a killed check, and remove its folder."""
         try:
-            told = json.loads((self._own / _SCRATCH).read_bytes())
+            told = durable.parse_json((self._own / _SCRATCH).read_bytes())
             folder, process = Path(told["folder"]), str(told["process"])
         except (OSError, ValueError, KeyError, TypeError):
             return
@@ -324,7 +324,7 @@ def is_wanted(own: Path) -> bool:
 def read_last(own: Path) -> Mapping[str, JSON] | None:
     """Return the last run; None if there was none, or it cannot be read."""
     try:
-        found = json.loads((own / _REPORT).read_bytes())
+        found = durable.parse_json((own / _REPORT).read_bytes())
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

@@ -3,7 +3,6 @@ there leads back to the workspace."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -131,7 +130,7 @@ def _imported_from(site: Path) -> Iterator[str]:
         yield from map(os.path.dirname, _QUOTED.findall(_text(file)))
     for file in site.glob("*.dist-info/direct_url.json"):
         try:
-            said = json.loads(_text(file))
+            said = durable.parse_json(_text(file))
             if said["dir_info"]["editable"] is True and said["url"].startswith("file:"):
                 project = unquote(urlsplit(said["url"]).path)
                 yield os.path.join(project, "src") if os.path.isdir(os.path.join(project, "src")) else project

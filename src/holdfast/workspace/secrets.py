@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ RECORD = "(record)"
 """In place of the name of a state: message and metadata."""
 _LISTED_MAX = 1000
 _BINARY_BYTES = 8 << 10
+_OBJECT = re.compile("[0-9a-f]{40}")
 
 IsTracked = Callable[[str], bool]
 
@@ -272,10 +274,11 @@ class SecretScan:
 
     def _read_list(self) -> dict[str, Any]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            stored = json.loads(self._path.read_bytes())
+            stored = durable.parse_json(self._path.read_bytes())
             found = [{**dict.fromkeys(SecretFinding._fields), **each} for each in stored["found"]]
-            if all(isinstance(each["blobs"], list) and isinstance(each["start"], int) for each in found):
-                return {"found": found, "pending": list(stored["pending"]), "skipped": list(stored["skipped"])}
+            ids, paths = stored["pending"], stored["skipped"]
+            if all(map(_is_finding, found)) and _are_texts(ids) and _are_texts(paths) and "".join(ids).isascii():
+                return {"found": found, "pending": ids, "skipped": paths}
         return {"found": [], "pending": [], "skipped": []}
 
     def _write(
@@ -290,6 +293,22 @@ class SecretScan:
             durable.write_atomically(self._path, json.dumps(new).encode())
         elif self._path.exists():
             disk().unlink(str(self._path))
+
+
+def _is_finding(stored: dict[str, Any]) -> bool:
+    """Whether a stored finding has what is used of it."""
+    texts = [stored[name] or "" for name in ("id", "kind", "path", "state", "masked", "checkpoint")]
+    numbers, blobs = (stored["start"], stored["end"], stored["line"] or 0), stored["blobs"]
+    return (
+        _are_texts(texts)
+        and all(type(each) is int for each in numbers)
+        and _are_texts(blobs)
+        and all(_OBJECT.fullmatch(each) for each in blobs)
+    )
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def scan_quietly(scan: Callable[[], object]) -> None:

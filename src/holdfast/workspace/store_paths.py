@@ -224,10 +224,10 @@ def owner_of(folder: Path, environ: Mapping[str, str]) -> str | None:
 def read_owner(data: bytes) -> tuple[int, str] | None:
     """Parse `store.json`: the format and the workspace of a store; None if it is damaged."""
     try:
-        said = json.loads(data)
+        said = durable.parse_json(data)
         version, owner = int(said["format"]), str(said["workspace"])
         return (version, owner) if said.get("this", _THIS.format(version)) == _THIS.format(version) else None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.durable import Disk, make_folder, remove_tree, use_disk, write_atomically
+from holdfast.durable import Disk, make_folder, parse_json, remove_tree, use_disk, write_atomically
 from holdfast.testing.leaks import open_below
 
 
@@ -165,3 +165,10 @@ def test_a_file_is_private_unless_a_mode_is_given(tmp_path: Path) -> None:
     write_atomically(tmp_path / "shared", b"x", mode=0o664)
     modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("private", "shared")]
     assert modes == [0o600, 0o664]
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "9" * 5000, "", b"\xff", "[1"])
+def test_text_that_is_no_json_is_a_value_error(text: str | bytes) -> None:
+    """Also one that is nested too deeply, for which Python has an error of another kind."""
+    with pytest.raises(ValueError):
+        parse_json(text)

@@ -23,7 +23,7 @@ from holdfast.shadowgit import (
     encode_tree,
     object_id,
 )
-from holdfast.shadowgit.objects import decode_tree, entry_header, find_entry, raw_entries
+from holdfast.shadowgit.objects import decode_lineage, decode_tree, entry_header, find_entry, raw_entries
 
 Git = Callable[..., bytes]
 
@@ -157,3 +157,9 @@ def test_a_malformed_tree_is_damage_also_when_one_entry_is_sought():
     for bad in (tree[:-1], b"x" + tree, tree + b"100644 ", b"999 c\0" + b"3" * 20 + tree):
         with pytest.raises(Damaged):
             find_entry(bad, [b"a"])
+
+
+def test_a_parent_that_is_no_name_is_left_out() -> None:
+    name = b"1" * 40
+    commit = b"tree %s\nparent %s\nparent %s\nparent %s\n\nparent %s\n" % (name, name, b"z" * 40, b"\xcf" * 40, name)
+    assert decode_lineage(commit) == [bytes.fromhex(name.decode())]

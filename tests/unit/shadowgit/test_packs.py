@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import struct
+import tracemalloc
 from collections.abc import Callable, Iterator
 from hashlib import sha1
 from pathlib import Path
@@ -353,3 +354,16 @@ def test_a_pack_that_is_asked_again_and_again_finds_the_same(tmp_path: Path, git
         assert pack.find(absent) is None
     assert [pack.find(oid) for oid in oids] == first
     assert None not in first
+
+
+def test_a_delta_that_asks_for_gigabytes_is_damaged() -> None:
+    """Each copy is a few bytes long, and no more is made than the delta says that there is."""
+    base = bytes(1 << 16)
+    copies = b"\x80" * 200_000  # 64 KiB each
+    tracemalloc.start()
+    try:
+        with pytest.raises(Damaged):
+            apply_delta(base, b"\x80\x80\x04" + b"\x10" + copies)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()

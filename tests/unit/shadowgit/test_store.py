@@ -12,6 +12,7 @@ import pytest
 from holdfast.durable import Disk, use_disk
 from holdfast.errors import Damaged, NotFound
 from holdfast.shadowgit import EMPTY_TREE, FILE_MODE, ObjectKind, ObjectStore, TreeEntry, encode_commit, encode_tree
+from holdfast.shadowgit.refs import Refs
 
 Git = Callable[..., bytes]
 
@@ -218,3 +219,10 @@ class TestRefsOfOthers:
 
     def test_a_commit_is_never_the_empty_tree(self, store: ObjectStore, refs: dict[str, bytes]) -> None:
         assert EMPTY_TREE not in set(store.commits())
+
+
+@pytest.mark.parametrize("name", [b"a\0b", b"a" * 300])
+def test_a_packed_ref_that_no_file_can_have_is_left_out(tmp_path: Path, name: bytes) -> None:
+    line = b"1" * 40
+    (tmp_path / "packed-refs").write_bytes(b"%s refs/tags/%s\n%s refs/tags/a1\n" % (line, name, line))
+    assert Refs(tmp_path).refs() == {"a1": line.decode()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from holdfast.errors import Conflict, NotFound, Refused
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
 from holdfast.training.checkpoints import open_run
 from holdfast.training.run_store import RunStore
+from holdfast.training.shard_reader import read_bytes, read_manifest
 
 pytestmark = pytest.mark.extras
 
@@ -145,3 +147,14 @@ def test_verify_tells_how_far_it_is(run: RunStore) -> None:
     assert {stage for stage, _, _ in told} == {"reading"}
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
     assert told[-1][1] == told[-1][2] == report.bytes_read
+
+
+def test_reading_a_manifest_takes_no_more_memory_than_it_has_bytes(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, 1, {"epoch": 1}, rng=False)
+    tracemalloc.start()
+    try:
+        read_manifest(tmp_path / "step-00000001")
+        read_bytes(tmp_path / "last")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()

@@ -12,7 +12,7 @@ import json
 import os
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 from holdfast import durable
@@ -20,6 +20,7 @@ from holdfast.adapters.agents.attribution import AgentSession, AgentSessions, Ag
 from holdfast.adapters.agents.parent_process import session_folder
 
 FORMAT = 2
+_ALSO = {"float": "int"}  # in JSON, a number without a fraction
 _PREFIX = "windows-"  # of the files' names, which are stored
 
 
@@ -58,19 +59,34 @@ def read_sessions(folder: Path) -> AgentSessions:
 
 def _decoded(data: bytes) -> AgentSessions:
     checksum, text = data.splitlines()
-    stored = json.loads(text)
+    stored = durable.parse_json(text)
     if int(checksum, 16) != crc32(text) or stored["format"] != FORMAT:
         raise ValueError("torn, or another format")
     sessions = {key: _session(value) for key, value in stored["sessions"].items()}
-    fired = {agent: LastEvent(**value) for agent, value in stored["fired"].items()}
-    return AgentSessions(sessions, fired, stored.get("branch", ""))
+    fired = {agent: _checked(LastEvent(**value)) for agent, value in stored["fired"].items()}
+    return _checked(AgentSessions(sessions, fired, stored.get("branch", "")))
 
 
 def _session(value: dict[str, Any]) -> AgentSession:
     texts = {name: tuple(value[name]) for name in ("seen", "told")}
-    calls = {name: tuple(OpenToolCall(**each) for each in value[name]) for name in ("open", "background")}
-    turns = tuple(AgentTurn(**{**each, "sub_ids": tuple(each["sub_ids"])}) for each in value.get("turns", ()))
-    return AgentSession(**{**value, **texts, **calls, "turns": turns})
+    calls = {name: tuple(_checked(OpenToolCall(**each)) for each in value[name]) for name in ("open", "background")}
+    turns = tuple(_checked(AgentTurn(**{**each, "sub_ids": tuple(each["sub_ids"])})) for each in value.get("turns", ()))
+    return _checked(AgentSession(**{**value, **texts, **calls, "turns": turns}))
+
+
+_Made = TypeVar("_Made", AgentSessions, AgentSession, AgentTurn, OpenToolCall, LastEvent)
+
+
+def _checked(made: _Made) -> _Made:
+    """Return what was made of stored values. TypeError if a field is of another type than the class says."""
+    for field in fields(made):
+        value = getattr(made, field.name)
+        kind = str(field.type)
+        if type(value).__name__ not in (kind, kind.partition("[")[0], _ALSO.get(kind)):
+            raise TypeError(f"{field.name} is of a wrong type")
+        if kind == "tuple[str, ...]" and not all(type(each) is str for each in value):
+            raise TypeError(f"{field.name} is no list of texts")
+    return made
 
 
 def _plain(known: AgentSessions) -> dict[str, Any]:

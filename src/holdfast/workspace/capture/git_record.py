@@ -131,7 +131,7 @@ class GitRecorder:
 
     def _cached(self) -> dict[str, Any]:
         try:
-            found = json.loads(self._file.read_bytes())
+            found = durable.parse_json(self._file.read_bytes())
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}

@@ -18,7 +18,8 @@ from holdfast.workspace.stored.text_merge import split_lines
 
 VERSION = "0.1"
 TOOL = "holdfast"
-_MOST_LINES = 4 << 20  # a longer file counts as a whole
+_MOST_LINES = 4 << 20
+"""A longer file counts as a whole, and no more lines are read from a record."""
 _PROVIDERS = {"claude": "anthropic", "gpt": "openai", "codex": "openai", "gemini": "google"}
 _MODEL_MAX_CHARS = 250
 
@@ -128,7 +129,7 @@ def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def authors_of(trace: Mapping[str, Any]) -> dict[str, FileAuthors]:
     """Read who wrote what from a record, by path as it is spelled there. What makes no sense is left out."""
-    found = {}
+    found, left = {}, _MOST_LINES  # of all files: a range of a few bytes may name millions
     for file in trace["files"]:
         if isinstance(file, dict) and isinstance(file.get("path"), str):
             lines: dict[int, LineAuthor] = {}
@@ -139,8 +140,10 @@ def authors_of(trace: Mapping[str, Any]) -> dict[str, FileAuthors]:
                     continue
                 if not each["ranges"]:
                     whole = author
-                for part in each["ranges"]:
-                    lines.update(dict.fromkeys(_read_range(part), author))
+                for part in map(_read_range, each["ranges"]):
+                    if len(part) <= left:
+                        left -= len(part)
+                        lines.update(dict.fromkeys(part, author))
             found[file["path"]] = FileAuthors(file["path"], lines, whole)
     return found
 

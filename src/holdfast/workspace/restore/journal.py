@@ -50,6 +50,16 @@ _LAST = b'"done": false\n}'  # `done` is the last field, and has the same length
 _MARK = b'"done": true \n}'
 
 
+def _has_its_types(entry: JournalEntry) -> bool:
+    texts = [entry.verb, entry.target, entry.safety, entry.root, *(entry.paths or ()), *entry.made]
+    lists, numbers = (entry.paths or [], entry.made), (entry.inode, entry.root_mtime_ns, entry.touch_ns or 0)
+    return (
+        all(type(each) is list for each in lists)
+        and all(type(each) is str for each in texts)
+        and all(type(each) is int for each in numbers)
+    )
+
+
 class Journal:
     """The journal file; it exists only during a restore."""
 
@@ -63,10 +73,10 @@ class Journal:
     def read(self) -> JournalEntry | None:
         """Return the restore that has not ended, or has left a stage; None if there is none."""
         try:
-            entry = JournalEntry(**json.loads(self._path.read_bytes()))
-            if is_stage(entry.stage) and isinstance(entry.safety + entry.target + entry.verb, str):
+            entry = JournalEntry(**durable.parse_json(self._path.read_bytes()))
+            if is_stage(entry.stage) and _has_its_types(entry):
                 return entry
-            problem = "invalid stage name"
+            problem = "invalid values"
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:

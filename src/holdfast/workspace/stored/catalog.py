@@ -160,7 +160,9 @@ class Catalog:
 
     def overview(self) -> list[tuple[str, str, str]]:
         """Return the id, the time and the actor of every save, oldest first. For a picture: rows are not checked."""
-        return self._query(f"SELECT id, timestamp, {_ACTOR} FROM checkpoints WHERE safety = 0 ORDER BY id")
+        actor = f"CAST({_ACTOR} AS BLOB)"  # as text, one with a lone surrogate could not be read
+        rows = self._query(f"SELECT id, timestamp, {actor} FROM checkpoints WHERE safety = 0 ORDER BY id")
+        return [(key, when, who.decode("utf-8", "replace")) for key, when, who in rows]
 
     def names(self) -> list[str]:
         """Return all checkpoint names."""

@@ -12,12 +12,11 @@ share them like any content.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdfast.durable import private
+from holdfast.durable import parse_json, private
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, ObjectKind, TreeEntry, encode_tree
 from holdfast.workspace.stored.chunking import LARGE_FILES, Sink, Source, list_parts, write_parts
 from holdfast.workspace.stored.record import to_json
@@ -83,7 +82,7 @@ def write_git_data(sink: Sink, data: GitData) -> bytes:
 def read_git_data(source: Source, tree: bytes) -> GitData:
     """Read the folder `git/`. ValueError, KeyError or TypeError if it is damaged."""
     entries = {entry.name: entry for entry in source.tree(tree)}
-    held: dict[str, Any] = json.loads(source.blob(entries[b"held.json"].oid))
+    held: dict[str, Any] = parse_json(source.blob(entries[b"held.json"].oid))
     found = {} if b"packs" not in entries else {each.name: each for each in source.tree(entries[b"packs"].oid)}
     packs = []
     for number, row in enumerate(held["packs"]):

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.durable import parse_json
 from holdfast.errors import Damaged, Remedy
 from holdfast.model import Checkpoint, GitHead, Operation
 
@@ -80,11 +81,14 @@ def encode_record(checkpoint: Checkpoint) -> bytes:
 def decode_record(data: bytes, *, commit: str, lazy: "Lazy | None") -> Checkpoint:
     """Read `checkpoint.json`."""
     try:
-        row = json.loads(data)
+        row = _RECORD.decode(data.decode())
+        _check_fields(row)
         operation = row["operation"]
         if operation is not None:
             verb, target, paths = operation
-            operation = Operation(verb, target, None if paths is None else tuple(paths))
+            paths = None if paths is None else tuple(_texts(paths))
+            verb, target = _texts([verb, target])
+            operation = Operation(verb, target, paths)
         return Checkpoint(
             id=row["id"],
             sequence=row["sequence"],
@@ -100,13 +104,57 @@ def decode_record(data: bytes, *, commit: str, lazy: "Lazy | None") -> Checkpoin
             complete=row["complete"],
             quiet=row["quiet"],
             operation=operation,
-            purged=tuple(row.get("purged", ())),
+            purged=tuple(_texts(row.get("purged", []))),
             commit=commit,
             git=GitHead(*map(str, row["git"])) if row.get("git") else None,
             _lazy=lazy,
         )
-    except (ValueError, KeyError, TypeError, OverflowError) as error:  # OverflowError: a time before the year 1 in UTC
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        # OverflowError: a time before the year 1 in UTC
         raise Damaged(f"the record of commit {commit} cannot be read ({error})", remedy=Remedy("verify")) from None
+
+
+def _refuse(constant: str) -> None:
+    """Raise for a number that JSON lacks: SQLite, which searches in records, reads none of it."""
+    raise ValueError(f"{constant} is no number")
+
+
+_RECORD = json.JSONDecoder(parse_constant=_refuse)
+_TEXT, _TEXT_OR_NONE, _FLAG = frozenset({str}), frozenset({str, type(None)}), frozenset({bool})
+_FIELDS = {
+    "id": _TEXT,
+    "sequence": frozenset({int}),
+    "message": _TEXT,
+    "timestamp": _TEXT,
+    "name": _TEXT_OR_NONE,
+    "session": _TEXT_OR_NONE,
+    "actor": _TEXT_OR_NONE,
+    "step": frozenset({int, type(None)}),
+    "parent": _TEXT_OR_NONE,
+    "metadata": frozenset({dict}),
+    "pinned": _FLAG,
+    "complete": _FLAG,
+    "quiet": _FLAG,
+}
+_SEQUENCE_MAX = (1 << 63) - 1
+
+
+def _check_fields(row: Mapping[str, Any]) -> None:
+    """Raise TypeError or ValueError unless each field of a record is of its type."""
+    for name, kinds in _FIELDS.items():
+        if type(row[name]) not in kinds:
+            raise TypeError(f"{name} is of a wrong type")
+    if not 0 <= row["sequence"] <= _SEQUENCE_MAX:
+        raise ValueError("its number is out of range")
+    for name in ("id", "name", "parent"):
+        (row[name] or "").encode()  # these are looked up; UnicodeEncodeError for a lone surrogate
+
+
+def _texts(value: Any) -> "list[str]":
+    """Return a list of texts. TypeError if it is none."""
+    if type(value) is not list or not all(type(each) is str for each in value):
+        raise TypeError("not a list of texts")
+    return value
 
 
 def write_commit(sink: "Sink", checkpoint: Checkpoint, contents: Contents) -> bytes:
@@ -174,7 +222,33 @@ def decode_uncovered(data: bytes) -> "tuple[Uncovered, ...]":
     """Read `uncovered.json`."""
     from holdfast.model import Reason, Uncovered  # start-up cost: a list of checkpoints does not need them
 
-    return tuple(Uncovered(path, Reason(reason), detail) for path, reason, detail in json.loads(data))
+    try:
+        return tuple(Uncovered(path, Reason(reason), detail) for path, reason, detail in map(_texts, parse_json(data)))
+    except (ValueError, TypeError):
+        raise Damaged("the list of what a checkpoint does not cover cannot be read", remedy=Remedy("verify")) from None
+
+
+def decode_changes(data: bytes) -> "list[str] | None":
+    """Read `changes.json`: the paths that differ from the parent; None if there is none."""
+    try:
+        found = parse_json(data)
+        return None if found is None else _texts(found)
+    except (ValueError, TypeError):
+        raise Damaged("the paths that a checkpoint changed cannot be read", remedy=Remedy("verify")) from None
+
+
+def decode_rules(data: bytes) -> "dict[str, Any]":
+    """Read `rules.json`: the ignore rules that are not files of the workspace."""
+    try:
+        found = parse_json(data)
+        _texts(found["exclude_patterns"])
+        _texts([found["excludes_file"], *found["repositories"].values()])
+        around = found.get("around")
+        if around is not None:
+            _texts([around["path"], around["info_exclude"], *around["gitignores"].values()])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Damaged("the rules of a checkpoint cannot be read", remedy=Remedy("verify")) from None
+    return dict(found)
 
 
 def to_json(value: Any) -> bytes:

@@ -3,7 +3,6 @@
 # No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import contextlib
-import json
 import os
 import re
 import weakref
@@ -19,7 +18,15 @@ from holdfast.model.documents import short
 from holdfast.shadowgit.refs import Refs
 from holdfast.workspace.stored.catalog import Catalog, Row
 from holdfast.workspace.stored.ids import greatest_sequence, looks_like_id, parse_latest, sequence_of, stored_prefix
-from holdfast.workspace.stored.record import Contents, Node, decode_record, decode_uncovered, read_contents
+from holdfast.workspace.stored.record import (
+    Contents,
+    Node,
+    decode_changes,
+    decode_record,
+    decode_rules,
+    decode_uncovered,
+    read_contents,
+)
 from holdfast.workspace.stored.state_json import Spelling
 
 if TYPE_CHECKING:
@@ -328,9 +335,9 @@ class Repository:
         return self._files_changed(read_contents(self.objects, self.objects.commit(bytes.fromhex(row.commit))))
 
     def _files_changed(self, contents: Contents) -> list[str]:
-        changes = json.loads(self.objects.blob(contents.changes))
+        changes = decode_changes(self.objects.blob(contents.changes))
         if changes is not None:
-            return list(changes)
+            return changes
         from holdfast.workspace.stored.tree import TreeReader
 
         everything = TreeReader(self.objects).walk(contents.root)
@@ -341,10 +348,7 @@ class Repository:
 
     def rules(self, contents: Contents) -> Mapping[str, JSON]:
         """Read the ignore rules that a checkpoint stores."""
-        found = json.loads(self.objects.blob(contents.rules))
-        if not isinstance(found, dict):
-            raise Damaged("the rules of a checkpoint cannot be read", remedy=Remedy("verify"))
-        return found
+        return decode_rules(self.objects.blob(contents.rules))
 
     # writing; all of it needs the lock
 

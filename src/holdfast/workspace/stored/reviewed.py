@@ -26,7 +26,7 @@ class ReviewMarks:
     def read(self, checkpoint_id: str) -> frozenset[str]:
         """Return the digests of what is marked; none if the file is not there or damaged."""
         try:
-            found = json.loads((self._folder / checkpoint_id).read_bytes())
+            found = durable.parse_json((self._folder / checkpoint_id).read_bytes())
         except (OSError, ValueError):
             return frozenset()
         return frozenset(each for each in found if isinstance(each, str)) if isinstance(found, list) else frozenset()

@@ -63,8 +63,8 @@ class TurnLog:
             return []
         found: dict[int, TurnStart] = {}
         for line in data.splitlines():
-            with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
-                told = json.loads(line)
+            with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError, OverflowError):
+                told = durable.parse_json(line)
                 number = int(told["number"])
                 if set(told) == {"number", "changed"}:
                     found[number] = found[number]._replace(changed=True)

@@ -53,7 +53,7 @@ class Thinned(NamedTuple):
 def read_report(own: Path) -> Thinned | None:
     """Return what thinning did; None if it never ran, or that cannot be read."""
     try:
-        return Thinned(**json.loads((own / REPORT).read_bytes()))
+        return Thinned(**durable.parse_json((own / REPORT).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -155,11 +155,11 @@ def _capitalized(text: str) -> str:
 
 def _read(own: Path) -> _Known | None:
     try:
-        found: dict[str, Any] = json.loads((own / _FILE).read_bytes())
+        found: dict[str, Any] = durable.parse_json((own / _FILE).read_bytes())
         samples = [(float(at), int(size)) for at, size in found["samples"]]
         named = [str(path) for path in found["named"]]
         return _Known(samples, float(found["run_at"]), int(found["run_bytes"]), float(found["warned_at"]), named)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, OverflowError):
         return None
 
 

@@ -9,7 +9,6 @@ is old or new, and the next call that writes continues. While the journal exists
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -31,7 +30,15 @@ from holdfast.workspace.pathspec import Scope, check_matched, open_scope, relati
 from holdfast.workspace.stored.chunking import list_parts
 from holdfast.workspace.stored.ids import sequence_of
 from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES, ObjectSink, PackSink
-from holdfast.workspace.stored.record import Contents, Node, encode_record, encode_uncovered, to_json, write_commit
+from holdfast.workspace.stored.record import (
+    Contents,
+    Node,
+    decode_changes,
+    encode_record,
+    encode_uncovered,
+    to_json,
+    write_commit,
+)
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
 from holdfast.workspace.upkeep.git_redaction import GitPlaces, GitRedaction
@@ -443,7 +450,7 @@ class Purger:
         uncovered = [item for item in checkpoint.uncovered if not _is_below(item.path, set(gone))]
         uncovered += [Uncovered(path, Reason.PURGED) for path in gone]
         uncovered.sort(key=lambda item: (item.path, item.reason))
-        changes = json.loads(self._objects.blob(contents.changes))
+        changes = decode_changes(self._objects.blob(contents.changes))
         if changes is not None:
             changes = [path for path in changes if not _is_below(path, set(gone))]
         new = contents._replace(

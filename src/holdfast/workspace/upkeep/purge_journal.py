@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Set
 from typing import NamedTuple
 
+from holdfast.durable import parse_json
 from holdfast.workspace.stored.record import to_json
 
 
@@ -43,15 +43,15 @@ def write_begun(begun: PurgeInProgress) -> bytes:
 def read_begun(data: bytes) -> PurgeInProgress | None:
     """Read `purge.json`; None if it is not what was written."""
     try:
-        found = json.loads(data)
+        found = parse_json(data)
         paths, objects = found["paths"], {bytes.fromhex(oid) for oid in found["objects"]}
         contents = {bytes.fromhex(oid) for oid in found.get("contents", found["objects"])}
         secrets = tuple((bytes.fromhex(blobs), int(start), int(end)) for blobs, start, end in found.get("secrets", ()))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
     lines = bool(found.get("lines", False))
     return (
         PurgeInProgress(paths, objects, lines, contents, secrets)
-        if (paths or secrets) and all(isinstance(path, str) for path in paths)
+        if (paths or secrets) and isinstance(paths, list) and all(isinstance(path, str) for path in paths)
         else None
     )

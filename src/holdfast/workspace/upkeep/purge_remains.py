@@ -5,7 +5,6 @@ Only positions are stored, never a line: once a state is deleted, this file does
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -51,7 +50,7 @@ def place_of(where: str, number: int, start: int, end: int, text: str) -> LinePo
 def read_lines_left(repository: Repository) -> list[LinesLeft]:
     """Read the file; empty if it is missing or unreadable."""
     try:
-        entries = json.loads((repository.own / FILE).read_bytes())
+        entries = durable.parse_json((repository.own / FILE).read_bytes())
         return [
             LinesLeft(tuple(entry["paths"]), {LinePosition(*place): list(ids) for *place, ids in entry["places"]})
             for entry in entries

@@ -65,7 +65,7 @@ def read_kinds(own: Path) -> dict[str, Policy | None]:
     """Read the policies of a store, by type; empty without a file. Damaged if unreadable: then nothing is pruned."""
     path = own / NAME
     try:
-        return {str(kind): _policy(rule) for kind, rule in json.loads(path.read_bytes()).items()}
+        return {str(kind): _policy(rule) for kind, rule in durable.parse_json(path.read_bytes()).items()}
     except FileNotFoundError:
         return {}
     except (ValueError, TypeError, AttributeError, OverflowError, HoldfastError):

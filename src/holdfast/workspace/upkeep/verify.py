@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from holdfast.durable import parse_json
 from holdfast.errors import Damaged, HoldfastError
 from holdfast.model import Problem, Progress, VerifyReport
 from holdfast.scan.cache import OLD_CACHES, load
@@ -18,7 +18,13 @@ from holdfast.shadowgit.refs import CONFIG, HEAD
 from holdfast.workspace.store_paths import read_owner
 from holdfast.workspace.stored.catalog import Row
 from holdfast.workspace.stored.ids import sequence_of
-from holdfast.workspace.stored.record import Node, decode_record, decode_uncovered, read_contents
+from holdfast.workspace.stored.record import (
+    Node,
+    decode_changes,
+    decode_record,
+    decode_uncovered,
+    read_contents,
+)
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
 from holdfast.workspace.upkeep.purge_journal import read_begun
@@ -221,7 +227,7 @@ class Verifier:
             if checkpoint.id != checkpoint_id:
                 self._say(f"refs/tags/{checkpoint_id}", f"names checkpoint {checkpoint.id}", [checkpoint_id])
             decode_uncovered(self._objects.blob(contents.uncovered))
-            json.loads(self._objects.blob(contents.changes))
+            decode_changes(self._objects.blob(contents.changes))
             self._repository.rules(contents)
             self._folders(contents.root)
         except (HoldfastError, ValueError, TypeError, KeyError) as error:
@@ -312,7 +318,7 @@ def _read(path: Path) -> bytes | None:
 
 def _is_json(data: bytes) -> bool:
     try:
-        json.loads(data)
+        parse_json(data)
     except ValueError:
         return False
     return True

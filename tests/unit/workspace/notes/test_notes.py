@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.workspace import Workspace
+from holdfast.workspace.notes import trace
 from holdfast.workspace.notes.notes_ref import NotesRef
 
 from .conftest import Scene, authors_in
@@ -329,3 +330,14 @@ def test_killed_between_objects_and_ref(noted: Scene, tmp_path: Path, has_notes:
     assert noted.workspace.write_notes()[0].changed
     assert authors_in(noted.note()) == {"app.py": "aapp"}
     noted.git("fsck", "--strict")
+
+
+def test_a_record_of_others_names_no_more_lines_than_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A range of a few bytes may name millions of lines, and there may be many."""
+    monkeypatch.setattr(trace, "_MOST_LINES", 10)
+    part = {"start_line": 1, "end_line": 6}
+    said = {"contributor": {"type": "ai"}, "ranges": [part, part]}
+    found = trace.authors_of(
+        {"files": [{"path": "a", "conversations": [said]}, {"path": "b", "conversations": [said]}]}
+    )
+    assert {name: len(file.lines) for name, file in found.items()} == {"a": 6, "b": 0}

@@ -450,3 +450,14 @@ class TestKeptOpen:
             assert shelf.path.exists()
         shelf.open().sync()
         assert shelf.open().by_id(row(1).id) is not None
+
+
+def test_overview_has_an_actor_that_is_no_text(tmp_path: Path) -> None:
+    """SQLite takes a lone surrogate out of a record, and Python does not take it from SQLite."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "a").write_text("a")
+    workspace = Workspace(tmp_path / "project", store=tmp_path / "store", home=tmp_path, environ={})
+    saved = workspace.save("one", actor="a\ud800")
+    [(key, _, actor)] = workspace.overview()
+    assert key == saved.id
+    assert actor.startswith("a") and actor.isprintable()

@@ -15,7 +15,9 @@ from holdfast.model import Operation, Reason, Uncovered
 from holdfast.shadowgit import FILE_MODE, ObjectKind, ObjectStore, TreeEntry, encode_commit, encode_tree
 from holdfast.workspace.stored.object_sink import ObjectSink
 from holdfast.workspace.stored.record import (
+    decode_changes,
     decode_record,
+    decode_rules,
     decode_uncovered,
     encode_record,
     encode_uncovered,
@@ -120,3 +122,70 @@ class TestContents:
 
 def test_the_same_value_is_always_written_the_same() -> None:
     assert to_json({"b": 1, "a": 2}) == to_json({"a": 2, "b": 1})
+
+
+DEEP = b"[" * 100_000
+
+
+def changed(**values: Any) -> bytes:
+    return to_json({**json.loads(encode_record(FULL)), **values})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        DEEP,
+        encode_record(FULL).decode().encode("utf-16"),
+        changed(metadata=-1),
+        changed(metadata=[[]]),
+        changed(metadata={"a": float("nan")}),
+        changed(metadata={"a": float("inf")}),
+        changed(sequence=-1),
+        changed(sequence=1 << 70),
+        changed(sequence=True),
+        changed(message=[]),
+        changed(actor=True),
+        changed(session={}),
+        changed(step="1"),
+        changed(parent=["a1"]),
+        changed(parent="\ud800"),
+        changed(pinned=1),
+        changed(operation=["restore", 1, None]),
+        changed(operation=["restore", "a1", "paths"]),
+        changed(purged="a.txt"),
+        changed(timestamp="9999-12-31T23:59:59.999999-23:59"),
+    ],
+)
+def test_a_record_with_a_wrong_value_is_damaged(data: bytes) -> None:
+    with pytest.raises(Damaged):
+        decode_record(data, commit="", lazy=None)
+
+
+@pytest.mark.parametrize("read", [decode_uncovered, decode_changes, decode_rules])
+@pytest.mark.parametrize("data", [DEEP, b"", b"\xff", b"-1", b"[[]]", b'[["a", [], ""]]', b'{"a": 1}', b'"a.txt"'])
+def test_a_list_beside_the_record_is_damaged(read: Callable[[bytes], object], data: bytes) -> None:
+    with pytest.raises(Damaged):
+        read(data)
+
+
+RULES: dict[str, Any] = {"exclude_patterns": [], "excludes_file": "", "repositories": {}, "around": None}
+AROUND: dict[str, Any] = {"path": "a", "info_exclude": "", "gitignores": {"": ""}}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"exclude_patterns": "*.log"},
+        {"exclude_patterns": float("inf")},
+        {"excludes_file": {}},
+        {"repositories": -1},
+        {"repositories": {"": None}},
+        {"around": True},
+        {"around": AROUND | {"gitignores": []}},
+        {"around": AROUND | {"path": None}},
+    ],
+)
+def test_rules_with_a_wrong_value_are_damaged(wrong: dict[str, Any]) -> None:
+    assert decode_rules(to_json(RULES | {"around": AROUND})) == RULES | {"around": AROUND}
+    with pytest.raises(Damaged):
+        decode_rules(to_json(RULES | wrong))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
 import subprocess
@@ -10,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from hashlib import sha1
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -582,3 +584,22 @@ def test_long_lived_process_saves_soundly_after_a_purge(project, history: Worksp
     (project.root / ".env").unlink()
     history.restore("latest")
     assert (project.root / ".env").read_bytes() == SECRET
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"paths": "src"},  # a text is no list of its letters
+        {"paths": -1},
+        {"secrets": [["00", float("inf"), 1]]},
+        {"objects": float("nan")},
+    ],
+)
+def test_a_purge_journal_with_a_wrong_value_is_not_followed(wrong: dict[str, Any]) -> None:
+    stored: dict[str, Any] = {"paths": ["src"], "objects": [], "secrets": []}
+    assert read_begun(json.dumps(stored).encode()) is not None
+    assert read_begun(json.dumps(stored | wrong).encode()) is None
+
+
+def test_a_purge_journal_that_is_nested_too_deeply_is_not_followed() -> None:
+    assert read_begun(b"[" * 100_000) is None

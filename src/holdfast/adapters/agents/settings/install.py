@@ -230,7 +230,7 @@ class _Receipt:
     @staticmethod
     def read(path: Path, environ: Mapping[str, str]) -> _Receipt | None:
         try:
-            stored = json.loads((_backup_folder(path, environ) / "receipt.json").read_bytes())
+            stored = durable.parse_json((_backup_folder(path, environ) / "receipt.json").read_bytes())
             return _Receipt(bool(stored["existed"]), str(stored["backup"]), str(stored["after"]), list(stored["made"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -305,7 +305,7 @@ def _is_own_file(before: bytes, text: str) -> bool:
 
 def _is_only(text: str, frame: Mapping[str, object]) -> bool:
     try:
-        return json.loads(text) in ({}, dict(frame), {**frame, "hooks": {}})
+        return durable.parse_json(text) in ({}, dict(frame), {**frame, "hooks": {}})
     except ValueError:
         return False
 

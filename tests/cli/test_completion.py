@@ -90,10 +90,12 @@ class TestBash:
         assert "compopt -o default" in in_shell("bash", BASH, programs, "holdfast", "diff", "latest", "--", "s")
 
 
+@pytest.mark.server
 def test_zsh_takes_the_script(programs: Path) -> None:
     assert in_shell("zsh", ZSH, programs) == ["ready"]
 
 
+@pytest.mark.server
 def test_fish_completes_a_command(programs: Path) -> None:
     assert [line.partition("\t")[0] for line in in_shell("fish", FISH, programs)] == ["verify"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import site
 import subprocess
@@ -12,12 +13,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from holdfast.adapters.agents.protocol import is_listening
+
 Timings = Mapping[str, float]
-"""Seconds by what was timed: one run of Holdfast's library yields its own time and that of the whole process."""
+"""Seconds by what was timed: one run of Holdfast's library yields its own time and that of the whole process. Each is
+there twice: by the clock, and under `of_processor(name)` what processors spent on it."""
 
 INSIDE = "holdfast"
 PROCESS = "python -c"
 COMMAND = "holdfast command"
+HELPED = "with the helper"
 WATCHING = "holdfast, watching"
 GIT = "shadow git"
 PEERS = ("restic", "borg")
@@ -25,16 +30,16 @@ PEERS = ("restic", "borg")
 SAVE = """
 import sys, time
 from holdfast import Workspace
-start = time.perf_counter()
+start, spent = time.perf_counter(), time.process_time()
 Workspace(sys.argv[1]).save("benchmark")
-print(time.perf_counter() - start)
+print(time.perf_counter() - start, time.process_time() - spent)
 """
 RESTORE = """
 import sys, time
 from holdfast import Workspace
-start = time.perf_counter()
+start, spent = time.perf_counter(), time.process_time()
 result = Workspace(sys.argv[1]).restore("latest")
-print(time.perf_counter() - start)
+print(time.perf_counter() - start, time.process_time() - spent)
 sys.exit(0 if result.ok else f"restore failed: {result.failed}")
 """
 LONG_LIVED = """
@@ -44,11 +49,19 @@ workspace = Workspace(sys.argv[1], watch=True)
 workspace.save("benchmark")
 print(flush=True)
 for line in sys.stdin:
-    start = time.perf_counter()
+    start, spent = time.perf_counter(), time.process_time()
     workspace.save("benchmark")
-    print(time.perf_counter() - start, flush=True)
+    print(time.perf_counter() - start, time.process_time() - spent, flush=True)
+"""
+HELPER = """
+import os
+from holdfast.adapters.agents.helper import stay
+from holdfast.cli.start import load_runner
+stay(dict(os.environ), load_runner)
 """
 COMMAND_ENTRY = "import sys; from holdfast.cli.main import main; sys.exit(main())"
+_SCHEDULED = 2
+"""The clock of a process in Linux: CPUCLOCK_SCHED of <linux/posix-timers.h>."""
 PEAK_OF_CHILD = """
 import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
@@ -92,10 +105,10 @@ class Contender(ABC):
         return max([peak_mib(command, cwd=self.tree, environ=self.environ) for command in self.save_commands()])
 
     def _timed(self, commands: list[list[str]]) -> Timings:
-        start = time.perf_counter()
+        start, spent = time.perf_counter(), _processor_s()
         for command in commands:
             run(command, cwd=self.tree, environ=self.environ)
-        return {self.name: time.perf_counter() - start}
+        return {self.name: time.perf_counter() - start, of_processor(self.name): _processor_s() - spent}
 
 
 class ShadowGit(Contender):
@@ -141,9 +154,10 @@ class Library(Holdfast):
         return [[sys.executable, "-c", RESTORE, str(self.tree)]]
 
     def _timed(self, commands: list[list[str]]) -> Timings:
-        start = time.perf_counter()
-        (inside,) = (float(run(command, cwd=self.room, environ=self.environ)) for command in commands)
-        return {INSIDE: inside, PROCESS: time.perf_counter() - start}
+        start, spent = time.perf_counter(), _processor_s()
+        (printed,) = (run(command, cwd=self.room, environ=self.environ) for command in commands)
+        process = {PROCESS: time.perf_counter() - start, of_processor(PROCESS): _processor_s() - spent}
+        return {**_both(INSIDE, printed), **process}
 
 
 class Command(Holdfast):
@@ -156,6 +170,51 @@ class Command(Holdfast):
 
     def restore_commands(self, paths: Sequence[str]) -> list[list[str]]:
         return [[*_holdfast(), "restore", "latest", "--yes"]]
+
+    def undo(self) -> Timings:
+        return self._timed([[*_holdfast(), "undo"]])
+
+    def redo(self) -> Timings:
+        return self._timed([[*_holdfast(), "redo"]])
+
+
+class Helped(Command):
+    """The `holdfast` command where the background helper runs. A context: the helper ends.
+
+    It answers several of these commands, so its own time is counted with theirs.
+    """
+
+    name = HELPED
+
+    def __init__(self, tree: Path, room: Path) -> None:
+        super().__init__(tree, room)
+        self._helper: subprocess.Popen[bytes] | None = None
+
+    def begin(self) -> None:
+        self._end()  # its socket is in the home folder, which is removed
+        super().begin()
+        self.environ.pop("PYTHONUSERBASE", None)  # a command with variables of Python runs alone
+        self._helper = subprocess.Popen([sys.executable, "-c", HELPER], env=self.environ, stdin=subprocess.DEVNULL)
+        while not is_listening(self.environ):
+            time.sleep(0.01)
+
+    def __enter__(self) -> Helped:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        if self._helper is not None:
+            self._helper.kill()
+            self._helper.wait()
+
+    def _timed(self, commands: list[list[str]]) -> Timings:
+        assert self._helper is not None
+        before = _spent_by(self._helper.pid)
+        found = dict(super()._timed(commands))
+        found[of_processor(self.name)] += _spent_by(self._helper.pid) - before
+        return found
 
 
 class Watching(Holdfast):
@@ -185,14 +244,14 @@ class Watching(Holdfast):
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        return {WATCHING: float(self._answer())}
+        return _both(WATCHING, self._answer())
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise SystemExit("the watching process ended")
-        return line.strip() or "0"
+        return line
 
 
 class Restic(Contender):
@@ -237,6 +296,27 @@ def contenders(tree: Path, room: Path, peers: Sequence[str]) -> list[Contender]:
     kinds: list[type[Contender]] = [ShadowGit, Library, Command]
     kinds += [kind for kind in (Restic, Borg) if kind.name in peers and shutil.which(kind.name)]
     return [kind(tree, room / kind.name.replace(" ", "-")) for kind in kinds]
+
+
+def of_processor(name: str) -> str:
+    """The name under which what processors spent is kept."""
+    return f"{name}, processor"
+
+
+def _both(name: str, printed: str) -> Timings:
+    clock, processor = map(float, printed.split())
+    return {name: clock, of_processor(name): processor}
+
+
+def _processor_s() -> float:
+    """What processors spent on all processes that were started so far and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _spent_by(pid: int) -> float:
+    """What processors spent on a process that runs, with all its threads."""
+    return time.clock_gettime(~pid << 3 | _SCHEDULED)
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import contenders
 import trees
-from contenders import COMMAND, GIT, INSIDE, PROCESS, WATCHING, Contender
+from contenders import COMMAND, GIT, HELPED, INSIDE, PROCESS, WATCHING, Contender, of_processor
 from report import Row
 from trees import Tree
 
@@ -30,21 +30,24 @@ class Race:
     def __init__(self, tree: Tree, room: Path, peers: Sequence[str], repeat: int) -> None:
         self.tree = tree
         self.room = room
-        self.all = contenders.contenders(tree.root, room, peers)
+        self.helped = contenders.Helped(tree.root, room / "helped")
+        self.all = [*contenders.contenders(tree.root, room, peers), self.helped]
         self.peers = peers
         self.repeat = repeat
 
     def rows(self) -> list[Row]:
         """Measure every kind of work, in the order in which a user would meet it."""
-        return [
-            *self._first_save(),
-            *self._store_size("store after the first save"),
-            *self._nothing_changed(),
-            *self._files_changed(),
-            *self._store_size(f"store after {CHANGED_SAVES} more saves"),
-            *self._restore(),
-            *self._watching(),
-        ]
+        with self.helped:
+            return [
+                *self._first_save(),
+                *self._store_size("store after the first save"),
+                *self._nothing_changed(),
+                *self._files_changed(),
+                *self._store_size(f"store after {CHANGED_SAVES} more saves"),
+                *self._restore(),
+                *self._watching(),
+                *self._deleted(),
+            ]
 
     def _first_save(self) -> Iterator[Row]:
         found = Found("first save", self.peers)
@@ -66,6 +69,7 @@ class Race:
         yield found.row(INSIDE, goal_ratio=0.4)
         yield found.row(PROCESS)
         yield found.row(COMMAND, goal_ratio=0.75)
+        yield found.row(HELPED, goal_ratio=0.3)
 
     def _files_changed(self) -> Iterator[Row]:
         found = Found(f"save, {CHANGED_FILES} files changed", self.peers)
@@ -76,6 +80,7 @@ class Race:
         yield found.row(INSIDE, goal_ratio=0.5)
         yield found.row(PROCESS)
         yield found.row(COMMAND, goal_ratio=0.85)
+        yield found.row(HELPED, goal_ratio=0.35)
 
     def _watching(self) -> Iterator[Row]:
         """Saves of a process that stays and watches, against a git that is as it was."""
@@ -108,6 +113,46 @@ class Race:
         yield found.row(INSIDE, goal_ratio=0.8)
         yield found.row(PROCESS)
         yield found.row(COMMAND, goal_ratio=1.2)
+        yield found.row(HELPED, goal_ratio=0.5)
+
+    def _deleted(self) -> Iterator[Row]:
+        """Bring back half of all files, undo that, and redo it."""
+        (git,) = (contender for contender in self.all if contender.name == GIT)
+        (command,) = (each for each in self.all if isinstance(each, contenders.Command) and each.name == COMMAND)
+        gone = self.tree.files[::2]
+        work = f"restore of {len(gone):,} deleted files"
+        back, undone, redone = Found(f"… {work}", ()), Found("… undo of that", ()), Found("… redo of that", ())
+        for contender in (git, command):
+            contender.save()
+        for number in range(max(1, min(self.repeat, 3))):
+            say(f"{self.tree.title}: {work}, round {number + 1}")
+            for contender in (git, command) if number % 2 else (command, git):
+                self._remove(gone)
+                os.sync()
+                taken = contender.restore(gone)
+                back.add(taken)
+                self._must_exist(gone, contender.name)
+                if contender is git:
+                    undone.add(taken)
+                    redone.add(taken)
+                    continue
+                os.sync()
+                undone.add(command.undo())
+                self._must_exist(gone, COMMAND, exists=False)
+                os.sync()
+                redone.add(command.redo())
+                self._must_exist(gone, COMMAND)
+        for found in (back, undone, redone):
+            yield found.row(COMMAND, goal_ratio=1.0)
+
+    def _remove(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            (self.tree.root / path).unlink()
+        time.sleep(SETTLE_SECONDS)
+
+    def _must_exist(self, paths: Sequence[str], name: str, *, exists: bool = True) -> None:
+        if any((self.tree.root / path).exists() is not exists for path in paths):
+            raise SystemExit(f"{name}: half of the files {'are not back' if exists else 'are still there'}")
 
     def _store_size(self, work: str) -> Iterator[Row]:
         found = Found(work, self.peers, unit="MiB")
@@ -154,8 +199,14 @@ class Found:
     ) -> Row:
         """Return one door of Holdfast held against one peer."""
         work = self.work if ours == INSIDE else f"{self.work}, watching" if ours == WATCHING else f"… {ours}"
+        if self.work.startswith("… "):
+            work = self.work
         others = {peer: self.samples[peer] for peer in self.peers} if against == GIT else {}
-        return Row(work, self.samples[ours], against, self.samples[against], others, self.unit, goal_ratio, goal_most)
+        spent = self.samples[of_processor(ours)], self.samples[of_processor(against)]
+        return Row(
+            work, self.samples[ours], against, self.samples[against], others, self.unit, goal_ratio, goal_most,
+            processor=spent if all(spent) else None,
+        )  # fmt: skip
 
 
 class Damage:

@@ -28,6 +28,8 @@ class Row:
     unit: str = "s"
     goal_ratio: float | None = None
     goal_most: float | None = None
+    processor: tuple[Samples, Samples] | None = None
+    """What processors spent, ours and theirs, where it was counted."""
 
     @property
     def ratio(self) -> float:
@@ -53,7 +55,9 @@ class Row:
             f"{median(self.ours) / median(self.others[peer]):.2f} ×" if peer in self.others else "" for peer in peers
         ]
         ours, theirs = (_spread(samples, self.unit) for samples in (self.ours, self.theirs))
-        return [self.work, ours, self.against, theirs, f"{self.ratio:.2f} ×", self.goal, self.outcome, *others]
+        spent = "" if self.processor is None else "{:.2f} ×".format(median(self.processor[0]) / median(self.processor[1]))
+        ratio = f"{self.ratio:.2f} ×"
+        return [self.work, ours, self.against, theirs, ratio, spent, self.goal, self.outcome, *others]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -64,6 +68,7 @@ class Row:
             "theirs": list(self.theirs),
             "ratio": self.ratio,
             "ratio_of_minima": min(self.ours) / min(self.theirs),
+            "processor": None if self.processor is None else list(map(list, self.processor)),
             "goal": self.goal or None,
             "outcome": self.outcome or None,
             "others": {name: list(samples) for name, samples in self.others.items()},
@@ -80,7 +85,7 @@ class Section:
 
 def table(rows: Sequence[Row], peers: Sequence[str], *, markdown: bool) -> str:
     """Return the rows as an aligned table, ready for a page of documentation or for a terminal."""
-    header = ["work", "Holdfast", "against", "takes", "ratio", "goal", "outcome", *(f"to {peer}" for peer in peers)]
+    header = ["work", "Holdfast", "against", "takes", "ratio", "processor", "goal", "outcome", *(f"to {peer}" for peer in peers)]
     lines = [header, *(row.cells(peers) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     rule = ["-" * width for width in widths]

@@ -54,7 +54,7 @@ class Race:
         for contender in self._rounds("first save", min(self.repeat, 3), each_round=lambda: found.add(self._reading())):
             contender.begin()
             os.sync()
-            _read_and_hash(self.tree.root)  # so that everybody finds it in memory
+            read_and_hash(self.tree.root)  # so that everybody finds it in memory
             found.add(contender.save())
         yield found.row(INSIDE, goal_ratio=0.2)
         yield found.row(INSIDE, against=READING, goal_ratio=3.0)
@@ -175,9 +175,9 @@ class Race:
 
     def _reading(self) -> dict[str, float]:
         os.sync()
-        _read_and_hash(self.tree.root)  # so that this, too, is of what is in memory
+        read_and_hash(self.tree.root)  # so that this, too, is of what is in memory
         start = time.perf_counter()
-        _read_and_hash(self.tree.root)
+        read_and_hash(self.tree.root)
         return {READING: time.perf_counter() - start}
 
 
@@ -258,7 +258,7 @@ def big_file_rows(room: Path, mebibytes: int, peers: Sequence[str]) -> list[Row]
     return [memory.row(INSIDE, goal_most=MEMORY_GOAL_MIB), seconds.row(INSIDE)]
 
 
-def _read_and_hash(root: Path) -> None:
+def read_and_hash(root: Path) -> None:
     for top, _, files in os.walk(root):
         for name in files:
             with open(os.path.join(top, name), "rb") as source:

@@ -55,7 +55,9 @@ class Row:
             f"{median(self.ours) / median(self.others[peer]):.2f} ×" if peer in self.others else "" for peer in peers
         ]
         ours, theirs = (_spread(samples, self.unit) for samples in (self.ours, self.theirs))
-        spent = "" if self.processor is None else "{:.2f} ×".format(median(self.processor[0]) / median(self.processor[1]))
+        spent = ""
+        if self.processor is not None:
+            spent = f"{median(self.processor[0]) / median(self.processor[1]):.2f} ×"
         ratio = f"{self.ratio:.2f} ×"
         return [self.work, ours, self.against, theirs, ratio, spent, self.goal, self.outcome, *others]
 
@@ -85,7 +87,8 @@ class Section:
 
 def table(rows: Sequence[Row], peers: Sequence[str], *, markdown: bool) -> str:
     """Return the rows as an aligned table, ready for a page of documentation or for a terminal."""
-    header = ["work", "Holdfast", "against", "takes", "ratio", "processor", "goal", "outcome", *(f"to {peer}" for peer in peers)]
+    header = ["work", "Holdfast", "against", "takes", "ratio", "processor", "goal", "outcome"]
+    header += [f"to {peer}" for peer in peers]
     lines = [header, *(row.cells(peers) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     rule = ["-" * width for width in widths]

@@ -21,7 +21,7 @@ from statistics import median
 import contenders
 import trees
 from contenders import GIT, INSIDE, PROCESS, of_processor
-from race import _read_and_hash, say
+from race import read_and_hash, say
 
 COUNTS = (1, 2, 4, 8, 16)
 
@@ -69,7 +69,7 @@ def _measured(
             contender.environ["HOLDFAST_NATIVE"] = options.native
             contender.environ["PYTHONPATH"] = os.pathsep.join(sys.path[1:])  # where this process found Holdfast
             os.sync()
-            _read_and_hash(tree.root)  # so that both find it in memory
+            read_and_hash(tree.root)  # so that both find it in memory
             for name, value in contender.save().items():
                 found.setdefault(name, []).append(value)
             shutil.rmtree(contender.room)

@@ -52,6 +52,17 @@ class AgentTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class SubAgent:
+    """A sub-agent that has a session of its own, which names no parent."""
+
+    tool_use: str
+    """The tool call that started it."""
+    kind: str = ""
+    session: str = ""
+    """Its own session; empty until its first event."""
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSession:
     """What is known of one session of one agent. The names of the fields are stored."""
 
@@ -76,6 +87,8 @@ class AgentSession:
     """The latest of its turns; the last is the present one."""
     last_kind: str = ""
     """The kind of its last event."""
+    sub_agents: tuple[SubAgent, ...] = ()
+    """The latest that it started, of an agent whose sub-agents have sessions of their own."""
 
     def turn_of(self, event: AgentEvent) -> AgentTurn | None:
         """The turn that an event belongs to: that which started a sub-agent, the one it names, or the present one."""
@@ -130,6 +143,75 @@ class ChangeAuthor(NamedTuple):
     perhaps: tuple[str, ...] = ()
     turn: str = ""
     """The turn of the session; empty if it is not known, or the user made the changes."""
+
+
+_OF_A_SUB_AGENT = {
+    EventKind.START: EventKind.SUB_START,
+    EventKind.PROMPT: EventKind.SUB_START,
+    EventKind.STOP: EventKind.SUB_STOP,
+    EventKind.END: EventKind.SUB_STOP,
+}
+
+
+def as_sub_agent(known: AgentSessions, event: AgentEvent) -> tuple[AgentSessions, AgentEvent]:
+    """Return an event of a sub-agent with a session of its own as one of the session that started it.
+
+    Which one did is not in the event. It is known once a tool of an unknown session is reported while exactly one
+    session has started a sub-agent from which no event came yet. A chat that a person begins reports its prompt first.
+    """
+    if not event.sub_sessions or not event.session:
+        return known, event
+    if event.sub_id:  # the id of the tool call that started it
+        subs = known.of(event).sub_agents
+        return known, next(
+            (replace(event, sub_id=each.session) for each in subs if event.sub_id == each.tool_use and each.session),
+            event,
+        )
+    parents = [each for each in known.sessions.values() if each.agent == event.agent]
+    for parent in parents:
+        for each in parent.sub_agents:
+            if each.session == event.session:
+                return known, _from_sub_agent(event, parent, each)
+    waiting = [parent for parent in parents if any(not each.session for each in parent.sub_agents)]
+    is_unknown = known.of(event).key not in known.sessions
+    if event.kind not in (EventKind.BEFORE, EventKind.AFTER) or not is_unknown or len(waiting) != 1:
+        return known, event
+    (parent,) = waiting
+    first = next(each for each in parent.sub_agents if not each.session)
+    found = replace(first, session=event.session)
+    subs = tuple(found if each is first else each for each in parent.sub_agents)
+    known = replace(known, sessions={**known.sessions, parent.key: replace(parent, sub_agents=subs)})
+    return known, _from_sub_agent(event, parent, found)
+
+
+def _from_sub_agent(event: AgentEvent, parent: AgentSession, sub: SubAgent) -> AgentEvent:
+    kind = _OF_A_SUB_AGENT.get(event.kind, event.kind)
+    return replace(event, kind=kind, session=parent.session, sub_id=event.session, sub=sub.kind)
+
+
+def _started(subs: tuple[SubAgent, ...], event: AgentEvent) -> tuple[SubAgent, ...]:
+    """The sub-agents of a session after an event of it. Those that never reported anything end with their tool call,
+    unless that left them running, or with the turn."""
+    if not event.sub_sessions:
+        return subs
+    waiting = [each for each in subs if not each.session]
+    if event.kind is EventKind.BEFORE and event.delegates:
+        if all(each.tool_use != event.tool_use for each in waiting):  # else it is reported twice
+            subs = (*subs, SubAgent(event.tool_use, event.starts))[-_MAX_SEEN:]
+    elif event.kind is EventKind.SUB_START and event.sub_id and not waiting and not _is_one(subs, event.sub_id):
+        subs = (*subs, SubAgent(event.sub_id, event.sub))[-_MAX_SEEN:]
+    elif event.kind is EventKind.SUB_START and waiting and not waiting[-1].kind:
+        subs = tuple(replace(each, kind=event.sub) if each is waiting[-1] else each for each in subs)
+    elif event.kind is EventKind.AFTER and event.delegates and not event.background:
+        subs = tuple(each for each in subs if each.session or each.tool_use != event.tool_use)
+    elif event.kind in (EventKind.START, EventKind.PROMPT, EventKind.END):
+        subs = tuple(each for each in subs if each.session)
+    return subs
+
+
+def _is_one(subs: tuple[SubAgent, ...], sub_id: str) -> bool:
+    """Whether an id is that of a sub-agent, or of the tool call that started it."""
+    return any(sub_id in (each.session, each.tool_use) for each in subs)
 
 
 def is_repeated(known: AgentSessions, event: AgentEvent) -> bool:
@@ -221,7 +303,7 @@ def apply_event(
 ) -> AgentSessions:
     """The sessions after an event. `begun`: the turn that it begins. `branch`: of the user's git."""
     mine = in_turn(known, event, begun).of(event)
-    mine = replace(_advance(mine, event), last_kind=str(event.kind))
+    mine = replace(_advance(mine, event), last_kind=str(event.kind), sub_agents=_started(mine.sub_agents, event))
     mine = replace(mine, seen=_seen(mine, event), told=tuple(dict.fromkeys((*mine.told, *told))))
     mine = replace(mine, at=now, owner=owner or mine.owner)
     sessions = {

@@ -160,6 +160,7 @@ def read_common(
         closing=fields.message("last_assistant_message", "prompt_response") if kind is EventKind.STOP else "",
         reads=tool in reading,
         delegates=tool in delegating,
+        starts=label(arguments.text("subagent_type", "agent_type")) if tool in delegating else "",
         background=arguments.flag("run_in_background") or arguments.flag("is_background"),
         uses_git=uses_git(arguments.text(*_SHELL_WORDS)),
     )

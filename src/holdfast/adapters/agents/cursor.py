@@ -66,6 +66,7 @@ def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
         folders=folders,
         version=fields.text("cursor_version"),
     )
+    event = replace(event, sub_sessions=True)
     if event.name == "afterFileEdit" and not event.path:
         path = fields.text("file_path")
         event = replace(event, path=path, subject=path.rpartition("/")[2], tool=event.tool or "Write")
@@ -93,7 +94,8 @@ AGENT = Agent(
     not_covered=(
         "Files outside the folders of the workspace are not saved.",
         "Tab completions are attributed to the user.",
-        "A sub-agent has its own session: `undo --agent` undoes its work, or that of its parent, separately.",
+        "A sub-agent's events do not name the chat that started it. If two chats start sub-agents at the same moment, "
+        "each sub-agent has turns of its own.",
         "Its conversation is saved for reading; Cursor cannot resume from it.",
         "In a window with several folders, each of them is saved.",
     ),

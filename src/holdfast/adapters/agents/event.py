@@ -169,6 +169,10 @@ class AgentEvent:
     """The tool is known to change no file."""
     delegates: bool = False
     """The tool starts a sub-agent."""
+    starts: str = ""
+    """The type of the sub-agent that the tool starts, if it names one."""
+    sub_sessions: bool = False
+    """Sub-agents of this agent have sessions of their own, and their events name no parent."""
     closing: str = ""
     """What the agent said at the end of its turn, if it reports that."""
     background: bool = False

@@ -20,6 +20,7 @@ from holdfast.adapters.agents.attribution import (
     ChangeAuthor,
     after_switch,
     apply_event,
+    as_sub_agent,
     begins_turn,
     find_author,
     in_turn,
@@ -137,7 +138,7 @@ def save_event(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) 
         event = replace(event, subject=redact(event.subject))
     session_file = SessionFile(workspace.store)
     with session_file.lock:
-        known = session_file.read()
+        known, event = as_sub_agent(session_file.read(), event)
         if is_repeated(known, event):
             return ""
         now, caller = time.time(), parent_process.owner_of(call.parent)

@@ -16,7 +16,14 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from holdfast import durable
-from holdfast.adapters.agents.attribution import AgentSession, AgentSessions, AgentTurn, LastEvent, OpenToolCall
+from holdfast.adapters.agents.attribution import (
+    AgentSession,
+    AgentSessions,
+    AgentTurn,
+    LastEvent,
+    OpenToolCall,
+    SubAgent,
+)
 from holdfast.adapters.agents.parent_process import session_folder
 
 FORMAT = 2
@@ -71,10 +78,11 @@ def _session(value: dict[str, Any]) -> AgentSession:
     texts = {name: tuple(value[name]) for name in ("seen", "told")}
     calls = {name: tuple(_checked(OpenToolCall(**each)) for each in value[name]) for name in ("open", "background")}
     turns = tuple(_checked(AgentTurn(**{**each, "sub_ids": tuple(each["sub_ids"])})) for each in value.get("turns", ()))
-    return _checked(AgentSession(**{**value, **texts, **calls, "turns": turns}))
+    subs = tuple(_checked(SubAgent(**each)) for each in value.get("sub_agents", ()))
+    return _checked(AgentSession(**{**value, **texts, **calls, "turns": turns, "sub_agents": subs}))
 
 
-_Made = TypeVar("_Made", AgentSessions, AgentSession, AgentTurn, OpenToolCall, LastEvent)
+_Made = TypeVar("_Made", AgentSessions, AgentSession, AgentTurn, OpenToolCall, SubAgent, LastEvent)
 
 
 def _checked(made: _Made) -> _Made:
@@ -96,6 +104,7 @@ def _plain(known: AgentSessions) -> dict[str, Any]:
             "open": [*map(_fields, session.open)],
             "background": [*map(_fields, session.background)],
             "turns": [*map(_fields, session.turns)],
+            "sub_agents": [*map(_fields, session.sub_agents)],
         }
         for key, session in known.sessions.items()
     }
@@ -103,7 +112,7 @@ def _plain(known: AgentSessions) -> dict[str, Any]:
     return {"sessions": sessions, "fired": fired, "branch": known.branch}
 
 
-def _fields(value: AgentSession | AgentTurn | OpenToolCall | LastEvent) -> dict[str, Any]:
+def _fields(value: AgentSession | AgentTurn | OpenToolCall | SubAgent | LastEvent) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 

@@ -67,6 +67,25 @@ class Talk:
         self._agent.hook(self.name, event, name)
 
 
+class CursorTalk:
+    """A chat with Cursor, or a sub-agent of one, in events as its desktop program was seen to report them."""
+
+    def __init__(self, agent: ScriptedAgent, session: str) -> None:
+        self._agent, self.session, self._tools = agent, session, 0
+
+    def tell(self, name: str, **more: Any) -> None:
+        own = {"conversation_id": self.session, "session_id": self.session, "generation_id": f"g of {self.session}"}
+        common = {"cursor_version": "3.18.25", "workspace_roots": [str(self._agent._project)], "cwd": ""}
+        self._agent.hook("cursor", {**own, **common, "hook_event_name": name, **more})
+
+    def edit(self, write: dict[str, str], **more: Any) -> None:
+        self._tools += 1
+        more |= {"tool_name": "Shell", "tool_use_id": f"{self.session} {self._tools}"}
+        self.tell("preToolUse", **more)
+        self._agent.change(write, [])
+        self.tell("postToolUse", **more)
+
+
 NAMES = {
     "claude-code": {"prompt": "UserPromptSubmit", "before": "PreToolUse", "after": "PostToolUse", "stop": "Stop"},
     "gemini": {"prompt": "BeforeAgent", "before": "BeforeTool", "after": "AfterTool", "stop": "AfterAgent"},
@@ -331,6 +350,50 @@ class TestHostile:
         assert not (project / "main.txt").exists() and not (project / "last.txt").exists()
         cli(project, "undo", "--agent")
         assert not (project / "sub1.txt").exists() and not (project / "sub2.txt").exists()
+
+    @pytest.mark.parametrize("has_start", [False, True])
+    def test_subagents_with_sessions_of_their_own(self, has_start: bool, agent: ScriptedAgent, project: Path) -> None:
+        """Cursor: their events name no parent, and its command line reports no `subagentStart`."""
+        main = CursorTalk(agent, "c1")
+        main.tell("beforeSubmitPrompt", prompt="start sub-agents")
+        tasks = [
+            {"tool_use_id": f"task{n}", "tool_input": {"subagent_type": kind}}
+            for n, kind in ((1, "explorer"), (2, "fixer"))
+        ]
+        for task in tasks:
+            main.tell("preToolUse", tool_name="Task", **task)
+            if has_start:
+                main.tell("subagentStart", subagent_id=task["tool_use_id"], subagent_type="explorer")
+        subs = [CursorTalk(agent, name) for name in ("c2", "c3")]
+        subs[0].edit({"sub1.txt": "x"})
+        subs[1].edit({"sub2.txt": "x"})
+        for task in tasks:
+            main.tell("postToolUse", tool_name="Task", **task)
+        main.edit({"main.txt": "x"})
+        main.tell("stop", status="completed")
+        main.tell("beforeSubmitPrompt", prompt="something else", generation_id="g2")
+        subs[0].edit({"late.txt": "x"})  # of the first turn, in the second
+        main.edit({"other.txt": "x"}, generation_id="g2")
+        assert turns_of(project) == [(2, "cursor", "something else", 1), (1, "cursor", "start sub-agents", 4)]
+        made = {name: each.actor for each in Workspace(project).list(None) for name in each.files_changed}
+        assert made["sub1.txt"] == made["late.txt"] == "cursor/explorer"
+        assert (made["sub2.txt"], made["main.txt"]) == ("cursor/fixer", "cursor")
+        cli(project, "undo", "--turn", "1")
+        assert not any((project / name).exists() for name in ("sub1.txt", "sub2.txt", "late.txt", "main.txt"))
+        assert (project / "other.txt").exists()
+
+    def test_chat_beside_a_subagent_has_turns_of_its_own(self, agent: ScriptedAgent, project: Path) -> None:
+        main, other = CursorTalk(agent, "c1"), CursorTalk(agent, "c4")
+        main.tell("beforeSubmitPrompt", prompt="start a sub-agent")
+        main.tell("preToolUse", tool_name="Task", tool_use_id="task1", tool_input={})
+        other.tell("beforeSubmitPrompt", prompt="mine")  # a chat of the user's, before the sub-agent does anything
+        other.edit({"other.txt": "x"})
+        CursorTalk(agent, "c2").edit({"sub.txt": "x"})
+        assert sorted(turns_of(project)) == [(1, "cursor", "start a sub-agent", 1), (2, "cursor", "mine", 1)]
+        for each in (main, other):
+            each.tell("preToolUse", tool_name="Task", tool_use_id=f"of {each.session}", tool_input={})
+        CursorTalk(agent, "c5").edit({"whose.txt": "x"})  # either may have started it
+        assert turns_of(project)[0] == (3, "cursor", "", 1)
 
     def test_two_agents_at_once(self, start: Callable[[], ScriptedAgent], agent: ScriptedAgent, project: Path) -> None:
         one, other = Talk(agent, "claude-code", "c", ids=True), Talk(start(), "gemini", "g")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Remedy
 
 LIBRARY = {
     "accept_loss": "Pass accept_loss=True.",
@@ -45,12 +45,16 @@ LIBRARY = {
     "search_literally": "Leave out regex=True to search for the text itself.",
     "skip_damaged": "Pass skip_damaged=True to {verb} the rest, or use another checkpoint.",
     "trust_store": "Pass trust_store=True if you trust whoever made it.",
+    "usage": "usage() shows what takes space.",
     "verify": "Run verify() to see which checkpoints are affected.",
 }
 
 
 def word_hint(error: HoldfastError, table: Mapping[str, str] = LIBRARY) -> str:
     """What to do about an error, in the words of one face."""
-    remedy = error.remedy
-    worded = table[remedy.code].format_map(remedy.arguments) if remedy else ""
-    return " ".join(filter(None, (error.advice, worded)))
+    return " ".join(filter(None, (error.advice, word_remedy(error.remedy, table))))
+
+
+def word_remedy(remedy: Remedy | None, table: Mapping[str, str] = LIBRARY) -> str:
+    """What a remedy says, in the words of one face; empty for none."""
+    return table[remedy.code].format_map(remedy.arguments) if remedy else ""

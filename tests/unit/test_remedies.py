@@ -28,6 +28,10 @@ _FACES = {
     "adapters/agents/doctor.py": "the report of `holdfast doctor`",
     "adapters/agents/opencode.py": "a comment in a file that `holdfast install` writes",
 }
+_WRITTEN_FOR_USERS = {
+    "workspace/notes/notes_ref.py": "the message of a commit",
+    "adapters/agents/slash_commands.py": "a prompt that tells an agent what its user can type",
+}
 _COMMANDS = "|".join(sorted(path.stem for path in (_SOURCES / "cli" / "commands").glob("[a-z]*.py")))
 _COMMAND = re.compile(rf"(?<!git )(?<![\w-])--[a-z][a-z-]+|\bholdfast ({_COMMANDS})\b|(?<!\w)(?<!install )-[A-Z]\b")
 
@@ -81,6 +85,22 @@ def test_library_names_no_command_and_no_option() -> None:
     found = [f"{where}: {text}" for where, text in _raised_texts() if _COMMAND.search(text)]
     assert not found, "give the error a remedy instead:\n" + "\n".join(found)
     assert not [text for text in LIBRARY.values() if _COMMAND.search(text)]
+
+
+def test_no_text_of_the_library_names_a_command() -> None:
+    """Texts that are no errors, such as notices and what needs attention; predecessors' programs name their own."""
+    command = re.compile(rf"\bholdfast ({_COMMANDS})\b")
+    found = []
+    for name, tree in _trees():
+        if name in _FACES or name.partition("/")[0] in (*_FACES, "web", "mcp", "compat") or name in _WRITTEN_FOR_USERS:
+            continue
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        told = {id(each.value) for node in ast.walk(tree) if isinstance(node, documented) for each in node.body
+                if isinstance(each, ast.Expr)}  # fmt: skip
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+                found += [f"{name}:{node.lineno}: {node.value}"] if command.search(node.value) else []
+    assert not found, "give it a remedy instead:\n" + "\n".join(found)
 
 
 def test_the_scan_sees_commands() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError
-from holdfast.remedies import word_hint
+from holdfast.remedies import word_hint, word_remedy
+
+if TYPE_CHECKING:
+    from holdfast.workspace.upkeep.growth import Notice
 
 COMMAND_LINE = {
     "accept_loss": "Pass --accept-loss.",
@@ -43,6 +47,7 @@ COMMAND_LINE = {
     "search_literally": "Leave out -E to search for the text itself.",
     "skip_damaged": "Pass --skip-damaged to {verb} the rest, or use another checkpoint.",
     "trust_store": "Pass --trust-store if you trust whoever made it.",
+    "usage": "See what takes space: holdfast usage",
     "verify": "Run `holdfast verify` to see which checkpoints are affected.",
 }
 
@@ -56,6 +61,12 @@ def sentence(error: HoldfastError) -> str:
     """An error in one line: what happened, and what to do next."""
     hint = hint_of(error)
     return f"{error.message}. {hint}" if hint else error.message
+
+
+def notice_lines(notices: Iterable[Notice]) -> list[str]:
+    """What to tell after a save, a line each."""
+    pairs = [(each.message, word_remedy(each.remedy, COMMAND_LINE)) for each in notices]
+    return [". ".join(filter(None, pair)) for pair in pairs]
 
 
 def error_document(error: HoldfastError) -> dict[str, Any]:

@@ -204,10 +204,12 @@ def _attention(found: WorkspaceStatus, hooks: HookStatus) -> list[str]:
 
 
 def _remedy(attention: Attention) -> str:
+    if attention.remedy is None:
+        return ""
     from holdfast.cli.remedies import COMMAND_LINE  # start-up cost, only then
+    from holdfast.remedies import word_remedy
 
-    remedy = attention.remedy
-    return COMMAND_LINE[remedy.code].format_map(remedy.arguments) if remedy else ""
+    return word_remedy(attention.remedy, COMMAND_LINE)
 
 
 def document(found: WorkspaceStatus, hooks: HookStatus) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from holdfast.errors import Refused
@@ -75,7 +75,31 @@ class WorkerThreads:
     async def aclose(self) -> None:
         """Accept no more calls, and await the end of the threads."""
         self.close()
-        await asyncio.to_thread(self.close, wait=True)
+        await in_thread(partial(self.close, wait=True))
+
+
+async def in_thread(work: Callable[[], R]) -> R:
+    """Call in a thread of the running loop, for what needs no order and no thread of its own.
+
+    As with `WorkerThreads`, the call sees the contextvars of its caller and runs to its end: cancelling ends only the
+    waiting, and a failure nobody waits for is logged (P4).
+    """
+    future: Future[R] = Future()
+
+    def run() -> None:
+        try:
+            result = work()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, run)
+    try:
+        return await result_of(future)
+    except asyncio.CancelledError:
+        future.add_done_callback(log_failure)
+        raise
 
 
 async def result_of(future: Future[R]) -> R:

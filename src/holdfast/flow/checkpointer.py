@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -12,7 +11,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Self, TypeAlias, TypeVar
 from urllib.parse import quote
 
-from holdfast.durable.aio import WorkerThreads, awaited
+from holdfast.durable.aio import WorkerThreads, awaited, in_thread
 from holdfast.flow.model import Checkpoint, Copied
 from holdfast.flow.states import States
 from holdfast.flow.urls import check_store_options, open_states
@@ -95,7 +94,7 @@ class Checkpointer(BaseCheckpointer):
         """Wait for what is under way, and close."""
         await self._threads.aclose()
         if self._states is not None:
-            await asyncio.to_thread(self._states.close)
+            await in_thread(self._states.close)
 
     async def _call(
         self,

@@ -6,18 +6,19 @@ The last ten stay, so that a damaged one does not lose the rest.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from holdfast import durable
 from holdfast.digest import digest, digest_bytes
+from holdfast.durable.aio import in_thread
 from holdfast.errors import Damaged, NotFound, Refused, Unavailable
 from holdfast.indexing import settings as kinds
 from holdfast.indexing.checkpoint import CheckpointSettingsMap, IndexingCheckpoint, settings_hash
@@ -61,19 +62,19 @@ class CheckpointManager:
 
     async def save(self, checkpoint: IndexingCheckpoint) -> None:
         """Save a checkpoint with the current time. On an error nothing is changed."""
-        await asyncio.to_thread(self._save, checkpoint)
+        await in_thread(partial(self._save, checkpoint))
 
     async def load(self) -> IndexingCheckpoint | None:
         """Return the latest checkpoint, or None. Damaged if it cannot be read: `history` has the older ones."""
-        return await asyncio.to_thread(self._load)
+        return await in_thread(self._load)
 
     async def history(self) -> list[IndexingCheckpoint]:
         """Return the checkpoints that can be read, newest first."""
-        return await asyncio.to_thread(self._history)
+        return await in_thread(self._history)
 
     async def delete(self) -> None:
         """Delete all checkpoints of this project."""
-        await asyncio.to_thread(self._delete)
+        await in_thread(self._delete)
 
     def is_index_valid_for_config(
         self, checkpoint: IndexingCheckpoint, new_config: CheckpointSettingsFingerprint | Mapping[str, Any]

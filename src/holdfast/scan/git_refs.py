@@ -10,7 +10,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -61,10 +61,11 @@ class Watched(NamedTuple):
     stats: Stats
 
 
-def read_git_refs(git: Path) -> tuple[GitRefs, Watched | None]:
+def read_git_refs(git: Path, *, clock: Callable[[], int] = time.time_ns) -> tuple[GitRefs, Watched | None]:
     """Read the refs of a git directory; and what to watch, or None if it may change without a new status.
 
-    If git writes meanwhile, read again, three times at most; then the problem says so (P4).
+    If git writes meanwhile, read again, three times at most; then the problem says so (P4). `clock`: nanoseconds, of
+    the clock that stamps files.
     """
     for _ in range(_READS):
         folders = _ref_folders(common_dir(git))
@@ -72,7 +73,7 @@ def read_git_refs(git: Path) -> tuple[GitRefs, Watched | None]:
         found = _read_once(git, folders)
         if watched_stats(git, folders) == before:
             newest = max((max(each[2:]) for each in before if each), default=0)
-            return found, Watched(folders, before) if newest < time.time_ns() - RACY_NS else None
+            return found, Watched(folders, before) if newest < clock() - RACY_NS else None
     return found._replace(problem=found.problem or "git changed its refs while they were read"), None
 
 

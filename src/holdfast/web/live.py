@@ -10,6 +10,7 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from holdfast.durable.aio import in_thread
 from holdfast.errors import HoldfastError
 from holdfast.web.answers import site_of
 from holdfast.workspace import Workspace
@@ -22,17 +23,17 @@ _SILENCE_S = 15.0  # after which a comment shows whether the browser is still th
 async def events(request: Request) -> Response:
     """New checkpoints of a workspace, as `data: {"newest": ID}`; the page then asks for what it shows."""
     opened = partial(site_of(request).places.workspace, request.path_params["key"])
-    _, workspace = await asyncio.to_thread(opened)
+    _, workspace = await in_thread(opened)
     return StreamingResponse(_told(request, workspace), media_type="text/event-stream")
 
 
 async def _told(request: Request, workspace: Workspace) -> AsyncIterator[str]:
-    last = await asyncio.to_thread(newest_id, workspace)
+    last = await in_thread(partial(newest_id, workspace))
     yield f"data: {json.dumps({'newest': last})}\n\n"
     silent_s = 0.0
     while not await request.is_disconnected():
         await asyncio.sleep(POLL_S)
-        newest = await asyncio.to_thread(newest_id, workspace)
+        newest = await in_thread(partial(newest_id, workspace))
         silent_s += POLL_S
         if newest != last:
             last, silent_s = newest, 0.0

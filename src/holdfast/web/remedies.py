@@ -37,5 +37,6 @@ PAGE = {
     "search_literally": "Search for the text itself, not for a regular expression.",
     "skip_damaged": "Run the command with --skip-damaged to {verb} the rest, or use another checkpoint.",
     "trust_store": "Start `holdfast --trust-store ui` if you trust whoever made it.",
+    "usage": "See what takes space: holdfast usage",
     "verify": "Run `holdfast verify` to see which checkpoints are affected.",
 }

@@ -75,14 +75,14 @@ class GuardedStep(ABC, Generic[E]):
 
     async def _to_the_end(self, work: Callable[[], T]) -> T:
         """Run in a thread, and wait even if cancelled: whatever comes next finds the folder at rest."""
-        from holdfast.durable.aio import wait_to_the_end
+        from holdfast.durable.aio import wait_to_the_end  # late: asyncio
 
         return await wait_to_the_end(self._in_thread(work))
 
     def _in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
-        import asyncio
+        from holdfast.durable.aio import in_thread  # late: asyncio
 
-        return asyncio.to_thread(work)
+        return in_thread(work)
 
 
 class Guard(GuardedStep[Checkpoint], ContextDecorator):

@@ -155,7 +155,7 @@ def _growth(repository: Repository, thinned: "Thinned | None", now: "datetime") 
     """A store that grows fast, or that thinning cannot keep small."""
     found, growth = [], read_growth(repository.folder, now.timestamp())
     if growth.is_fast:
-        found.append(Attention("growth", f"{growth}; see what takes space: holdfast usage"))
+        found.append(Attention("growth", str(growth), remedy=Remedy("usage")))
     if thinned is not None and thinned.error:
         found.append(Attention("thinning", f"thinning failed: {thinned.error}"))
     if thinned is not None and thinned.over_bytes:

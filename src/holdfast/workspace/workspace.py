@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.stored.files import StoredPath
     from holdfast.workspace.stored.history import Turn, TurnPage
     from holdfast.workspace.stored.turn_log import TurnStart
-    from holdfast.workspace.upkeep.growth import Thinned
+    from holdfast.workspace.upkeep.growth import Notice, Thinned
     from holdfast.workspace.upkeep.purge import Position, Purger
 
 T = TypeVar("T")
@@ -253,7 +253,7 @@ class Workspace:
             checkpoint = self._engine.saver.save(request)
         return self._with_git(checkpoint)
 
-    def after_save(self) -> builtins.list[str]:
+    def after_save(self) -> builtins.list[Notice]:
         """Do what follows a save and must not delay it: hold objects of git, start `thin` in a process of its own if
         it is due.
 

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, TypeVar
 
 import pytest
 
-from holdfast.durable.aio import ReadWriteThreads, WorkerThreads, awaited, constructed_like, wait_to_the_end
+from holdfast.durable.aio import ReadWriteThreads, WorkerThreads, awaited, constructed_like, in_thread, wait_to_the_end
 from holdfast.errors import Refused
 
 T = TypeVar("T")
@@ -104,6 +104,38 @@ def test_a_failure_nobody_waits_for_is_logged(caplog: pytest.LogCaptureFixture) 
 
     asyncio.run(scene())
     assert "disk on fire" in caplog.text
+
+
+class TestInThread:
+    def test_result_error_and_contextvars_are_those_of_the_call(self) -> None:
+        async def scene() -> str:
+            WHO.set("caller")
+            with pytest.raises(ZeroDivisionError):
+                await in_thread(lambda: 1 / 0)
+            assert await in_thread(threading.get_ident) != threading.get_ident()
+            return await in_thread(WHO.get)
+
+        assert asyncio.run(scene()) == "caller"
+
+    def test_cancelled_call_runs_to_its_end_and_its_failure_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        started, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+        def fail() -> None:
+            started.set()
+            may_end.wait(60)
+            ended.set()
+            raise OSError("disk on fire")
+
+        async def scene() -> None:
+            task = asyncio.ensure_future(in_thread(fail))
+            await asyncio.to_thread(started.wait, 60)
+            task.cancel()
+            assert isinstance((await asyncio.gather(task, return_exceptions=True))[0], asyncio.CancelledError)
+            may_end.set()
+
+        asyncio.run(scene())
+        assert ended.is_set()
+        assert "disk on fire" in caplog.text
 
 
 def test_work_is_done_when_its_loop_has_ended(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
@@ -31,6 +32,29 @@ from holdfast.testing.faulty_disks import ForgetfulDisk, PowerLoss
 FINGERPRINT = CheckpointSettingsFingerprint(
     "asymmetric", "voyage-4-large", "voyage-4", "voyage-4-nano", None, "qdrant", "h", 1024, "float32"
 )
+
+
+def test_a_failed_save_that_was_cancelled_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """P4: nobody waits for it any more."""
+    started, may_end = threading.Event(), threading.Event()
+
+    class Slow(CheckpointManager):
+        def _save(self, checkpoint: IndexingCheckpoint) -> None:
+            started.set()
+            may_end.wait(60)
+            raise Unavailable("the disk is gone")
+
+    async def scene() -> None:
+        task = asyncio.ensure_future(
+            Slow(tmp_path, "p", tmp_path / "c").save(IndexingCheckpoint(project_path=tmp_path))
+        )
+        await asyncio.to_thread(started.wait, 60)
+        task.cancel()
+        await asyncio.wait([task])
+        may_end.set()
+
+    asyncio.run(scene())
+    assert "the disk is gone" in caplog.text
 
 
 class Color(enum.Enum):

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from holdfast.adapters.agents.event import MAX_BYTES, AgentEvent, EventFields, EventKind, label
-from holdfast.adapters.agents.hook import HookCall, find_workspaces, home_of, open_workspace, save_event
+from holdfast.adapters.agents.hook import HookCall, after_save, find_workspaces, home_of, open_workspace, save_event
 from holdfast.errors import HoldfastError
-from holdfast.workspace.upkeep.growth import leave_notice
 
 if TYPE_CHECKING:
     from holdfast.workspace import Workspace
@@ -68,8 +67,7 @@ def serve(lines: BinaryIO, answers: BinaryIO, environ: Mapping[str, str], cwd: s
         answers.flush()
         for workspace in opened.values():  # now that nobody waits
             with contextlib.suppress(HoldfastError, OSError):
-                leave_notice(workspace.store, workspace.after_save())
-                workspace.start_wanted_check()
+                after_save(workspace)
 
 
 def _answer(

@@ -21,9 +21,8 @@ import holdfast
 from holdfast import durable
 from holdfast.adapters.agents import protocol
 from holdfast.adapters.agents.command_server import CommandServer, Runner, can_serve
-from holdfast.adapters.agents.hook import HookCall, Opened, handle_event, open_workspace
+from holdfast.adapters.agents.hook import HookCall, Opened, after_save, handle_event, open_workspace
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.workspace.upkeep.growth import leave_notice
 
 if TYPE_CHECKING:
     import _socket
@@ -70,8 +69,7 @@ def _answer(connection: _socket.socket, call: HookCall, opened: Opened) -> None:
     _send(connection, handle_event(call, opened=noted))
     for workspace in used:
         with contextlib.suppress(HoldfastError):  # the checkpoint is saved; the next event does this again
-            leave_notice(workspace.store, workspace.after_save())
-            workspace.start_wanted_check()
+            after_save(workspace)
 
 
 def _forget_git() -> None:

@@ -43,7 +43,7 @@ from holdfast.workspace.capture.scanner import git_head_of
 from holdfast.workspace.store_paths import project_root
 from holdfast.workspace.stored.attribution import PROMPT, TURN, TURN_NUMBER
 from holdfast.workspace.stored.history import PROMPT_MESSAGE
-from holdfast.workspace.upkeep.growth import take_notice
+from holdfast.workspace.upkeep.growth import leave_notice, take_notice
 
 if TYPE_CHECKING:
     from holdfast.workspace import Workspace
@@ -53,6 +53,7 @@ INCOMPLETE = "incomplete"
 _MESSAGE_MAX = 300
 _REFUSALS_KEPT = 200
 _ELSEWHERE = "Start the agent in a project folder; `holdfast doctor` says more."
+_REMEDIES = {"usage": "See what takes space: holdfast usage"}  # for the user, who has the command line
 _LATE = "saving took longer than the agent waits, so the tool may have started before all files were read"
 
 
@@ -174,6 +175,16 @@ def save_event(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) 
     if not message and _speaks(event.agent) and (notice := take_notice(workspace.store)):
         return f"Holdfast: {notice}"
     return message
+
+
+def after_save(workspace: Workspace) -> None:
+    """Do what follows a save, once no agent waits. What it has to say waits for the next hook that can show it."""
+    if found := workspace.after_save():
+        from holdfast.remedies import word_remedy  # start-up cost: seldom needed
+
+        pairs = [(each.message, word_remedy(each.remedy, _REMEDIES)) for each in found]
+        leave_notice(workspace.store, [". ".join(filter(None, pair)) for pair in pairs])
+    workspace.start_wanted_check()
 
 
 def _end_turn(workspace: Workspace, event: AgentEvent, known: AgentSessions) -> None:

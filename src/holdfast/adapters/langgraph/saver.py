@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import threading
@@ -29,7 +28,7 @@ from holdfast.adapters.langgraph.classes import Classes
 from holdfast.adapters.langgraph.queries import newest, rows_of
 from holdfast.adapters.langgraph.schemas import check_graph, register_schemas
 from holdfast.adapters.langgraph.translate import WORKSPACE, thread_of
-from holdfast.durable.aio import WorkerThreads, awaited
+from holdfast.durable.aio import WorkerThreads, awaited, in_thread
 from holdfast.errors import Conflict, NotFound, Refused, Unavailable
 from holdfast.flow import Place, States
 from holdfast.flow.store import CheckpointRow
@@ -328,7 +327,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.close)
+        await in_thread(self.close)
 
 
 def _matches(told: Any, filter_: dict[str, Any]) -> bool:

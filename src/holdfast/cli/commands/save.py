@@ -95,7 +95,10 @@ def save(
         app.document({"checkpoint": documents.whole_checkpoint(saved), "new": saved.is_new})
     else:
         show_saved(workspace, saved, lost=said)
-    streams.notes(map(render.escape, notices))
+    if notices:
+        from holdfast.cli.remedies import notice_lines  # start-up cost: seldom needed
+
+        streams.notes(map(render.escape, notice_lines(notices)))
     return Exit.DONE if saved.complete else Exit.INCOMPLETE
 
 

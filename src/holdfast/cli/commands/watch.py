@@ -15,7 +15,7 @@ import click
 from holdfast.cli import render, streams
 from holdfast.cli.command import command
 from holdfast.cli.context import App, pass_app, typed
-from holdfast.cli.remedies import sentence
+from holdfast.cli.remedies import notice_lines, sentence
 from holdfast.cli.start import start_helper
 from holdfast.errors import HoldfastError
 from holdfast.model import documents
@@ -129,7 +129,7 @@ class _Saves:
         if not saved.complete:
             failures = sum(entry.reason.is_failure for entry in saved.uncovered)
             streams.note(f"{render.count(failures, 'path')} could not be saved: {typed('show', short(saved.id))}")
-        streams.notes(map(render.escape, self.workspace.after_save()))
+        streams.notes(map(render.escape, notice_lines(self.workspace.after_save())))
 
 
 class _Stopped(Exception):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast import durable
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Remedy
 from holdfast.workspace import background
 
 FAST_BYTES = 1 << 30
@@ -107,7 +107,15 @@ class Saved(NamedTuple):
     environ: Mapping[str, str]
 
 
-def after_save(saved: Saved) -> list[str]:
+class Notice(NamedTuple):
+    """Something to tell the user after a save."""
+
+    message: str
+    remedy: Remedy | None = None
+    """What to do about it."""
+
+
+def after_save(saved: Saved) -> list[Notice]:
     """Note the size of the store, and start thinning in a process of its own if it is due.
 
     Returns what to tell the user: each large new file once, fast growth once a day. Raises nothing: the save is done.
@@ -118,7 +126,7 @@ def after_save(saved: Saved) -> list[str]:
         return []
 
 
-def _after_save(saved: Saved) -> list[str]:
+def _after_save(saved: Saved) -> list[Notice]:
     own, now, size = saved.store / "holdfast", saved.now, pack_bytes(saved.store)
     before = _read(own)
     if before is None:
@@ -129,17 +137,18 @@ def _after_save(saved: Saved) -> list[str]:
             known = known._replace(run_at=now, run_bytes=size)
             start_detached(saved, "holdfast.workspace.upkeep.growth")
     new = [path for path in saved.large if path not in known.named]
-    messages = [_large_message(path, saved.large[path]) for path in new]
+    notices = [Notice(_large_message(path, saved.large[path])) for path in new]
     known = known._replace(named=[*known.named, *new][-_NAMED_MOST:])
     growth = _growth(known, size, now)
     if growth.is_fast and not 0 <= now - known.warned_at < _DAY_S:
-        messages.append(f"{_capitalized(str(growth))}. See what takes space: holdfast usage")
+        notices.append(Notice(_capitalized(str(growth)), Remedy("usage")))
         known = known._replace(warned_at=now)
     if known != before:
         _write(own / _FILE, json.dumps(known._asdict()))
-    if len(messages) > _SHOWN_MOST + 1:
-        messages = [*messages[:_SHOWN_MOST], f"{len(messages) - _SHOWN_MOST} more are large; list them: holdfast usage"]
-    return messages
+    if len(notices) > _SHOWN_MOST + 1:
+        more = Notice(f"{len(notices) - _SHOWN_MOST} more are large", Remedy("usage"))
+        notices = [*notices[:_SHOWN_MOST], more]
+    return notices
 
 
 def _write(path: Path, text: str) -> None:

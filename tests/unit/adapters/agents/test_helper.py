@@ -21,6 +21,7 @@ from holdfast import Workspace, durable
 from holdfast.adapters.agents import client, protocol
 from holdfast.adapters.agents.helper import Code, Helper
 from holdfast.workspace.store_paths import store_folder
+from holdfast.workspace.upkeep.growth import Notice
 
 from .conftest import HOOK, helpers, history, log_text, wait_for
 
@@ -346,9 +347,9 @@ class TestAfterTheAnswer:
         from holdfast.adapters.agents.hook import HookCall, open_workspace
 
         class Watched(Workspace):
-            def after_save(self) -> list[str]:
+            def after_save(self) -> list[Notice]:
                 order.append("after")
-                return ["something to tell"]
+                return [Notice("something to tell")]
 
         def opened(folder: Path, environ: Mapping[str, str]) -> Workspace:
             workspace = open_workspace(folder, environ)

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import Checkpoint, NotFound, Workspace
+from holdfast.adapters.agents.hook import after_save
 from holdfast.project import SyncCheckpointManager
+from holdfast.workspace.upkeep.growth import take_notice
 
 from .conftest import HOOK, history, log_text
 
@@ -354,3 +356,13 @@ def test_an_agent_that_leaves_the_pipe_open_is_not_held_up(project: Path) -> Non
         assert (process.wait(), process.stdout.read()) == (0, b"")
         patience.cancel()
     assert history(project)[0].metadata["tool_use"] == "t1"
+
+
+def test_growth_is_told_by_the_next_hook_with_the_command_to_type(project: Path, home: Path) -> None:
+    hook("claude-code", event(project))
+    workspace = Workspace(project)
+    after_save(workspace)
+    with open(workspace.store / "objects" / "pack" / "more", "wb") as file:  # takes no disk
+        file.truncate((1 << 30) + 1)
+    after_save(workspace)
+    assert take_notice(workspace.store).endswith("in the last hour. See what takes space: holdfast usage")

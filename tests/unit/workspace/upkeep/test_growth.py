@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import NotFound, Workspace
+from holdfast.remedies import word_remedy
 from holdfast.workspace.upkeep.growth import (
     RUN_AFTER_BYTES,
     ignore_line,
@@ -39,7 +40,7 @@ class Scene:
         self.saves += 1
         self.project.write("file", b"%d" % self.saves)
         self.ws.save()
-        return self.ws.after_save()
+        return [". ".join(filter(None, [each.message, word_remedy(each.remedy)])) for each in self.ws.after_save()]
 
     def grow(self, size: int) -> None:
         """Make the packs larger, without taking any disk."""
@@ -66,7 +67,7 @@ class TestGrowth:
     def test_fast_growth_is_told_once_a_day(self, scene: Scene) -> None:
         scene.grow(GIB + 1)
         (message,) = scene.save(after=2 * HOUR)
-        assert message == "The store grew by 1.0 GiB in the last 2 hours. See what takes space: holdfast usage"
+        assert message == "The store grew by 1.0 GiB in the last 2 hours. usage() shows what takes space."
         assert scene.save(after=HOUR) == []
         assert "growth" in scene.codes()
         scene.grow(2 * GIB)

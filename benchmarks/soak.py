@@ -28,6 +28,7 @@ import contextlib
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,6 +123,10 @@ def soak(area: Path, kinds: Mapping[str, int], *, seconds: float, seed: int) -> 
         growth.add_to(report)
         _compare(area, chance, report)
         _compare_others(area, report)
+        if report.losses:  # to find out why
+            kept = Path(tempfile.mkdtemp(prefix="holdfast-lost-"))
+            shutil.copytree(area, kept, symlinks=True, dirs_exist_ok=True, ignore=lambda *_: ["server", "ballast"])
+            report.losses.append(f"all of it is kept in {kept}")
     return report
 
 

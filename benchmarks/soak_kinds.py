@@ -465,7 +465,10 @@ class Upkeep(Process):
         folder.mkdir(parents=True, exist_ok=True)
         secret, path = f"secret-{self.chance.randbytes(12).hex()}", folder / f"key{self.chance.randrange(1 << 30)}"
         try:
-            path.write_text(secret)
+            try:
+                path.write_text(secret)
+            except OSError:  # the disk is full: no secret came in
+                return
             ws.save("with a secret")
         finally:
             path.unlink(missing_ok=True)

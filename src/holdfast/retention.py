@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from holdfast.errors import Refused
 from holdfast.validation import check_limit, checked_options
@@ -159,7 +160,7 @@ def ages(times: Sequence[datetime], now: datetime) -> list[timedelta]:
     clock set wrong, until a day has passed after it without the clock being set back; of each later step at most eight
     hours count for that. The result is never more than a clock that was never set back says.
     """
-    steps = [later - earlier for earlier, later in zip(times, [*times[1:], now], strict=True)]
+    steps = [later - earlier for earlier, later in pairwise([*times, now])]
     found, age = [timedelta(0)] * len(times), timedelta(0)
     for at in range(len(steps) - 1, -1, -1):
         if timedelta(0) < steps[at] <= _DAY or (steps[at] > _DAY and _is_confirmed(steps[at + 1 :])):

@@ -209,6 +209,9 @@ class TestTurnsAndHours:
 
 
 class TestAges:
+    def test_of_nothing(self) -> None:
+        assert ages([], NOW) == []
+
     def test_ages_are_those_of_the_clock(self) -> None:
         times = [NOW - hours * HOUR for hours in (50, 30, 12, 11, 1)]
         assert ages(times, NOW) == [hours * HOUR for hours in (50, 30, 12, 11, 1)]

@@ -103,6 +103,9 @@ class TestWhatGoes:
         assert scene.ids() == stay
         scene.check()
 
+    def test_empty_store_has_nothing_to_thin(self, scene: Scene) -> None:
+        assert scene.ws.thin().removed == 0
+
     def test_last_green_stays(self, scene: Scene) -> None:
         older, green, red = (scene.by_hook(turn) for turn in ("t1", "t2", "t3"))
         for each, passed in ((older, True), (green, True), (red, False)):

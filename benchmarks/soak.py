@@ -125,8 +125,9 @@ def soak(area: Path, kinds: Mapping[str, int], *, seconds: float, seed: int) -> 
         _compare_others(area, report)
         if report.losses:  # to find out why
             kept = Path(tempfile.mkdtemp(prefix="holdfast-lost-"))
-            shutil.copytree(area, kept, symlinks=True, dirs_exist_ok=True, ignore=lambda *_: ["server", "ballast"])
-            report.losses.append(f"all of it is kept in {kept}")
+            with contextlib.suppress(shutil.Error):  # a socket
+                shutil.copytree(area, kept, symlinks=True, dirs_exist_ok=True, ignore=lambda *_: ["server"])
+            report.losses.insert(0, f"all of it is kept in {kept}")
     return report
 
 

@@ -696,3 +696,25 @@ def test_hooks_answer_before_objects_are_held(folder: Path, tmp_path: Path) -> N
     assert opened.git_losses().not_held
     opened.after_save()
     assert not opened.git_losses().not_held
+
+
+def test_save_while_another_holds_objects(
+    folder: Path, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A save that finds the lock taken leaves its objects to the process that has it, however late that is."""
+    hold_all = git_hold.GitHolder._hold_all
+    made: list[str] = []
+
+    def save_at_the_end(self: git_hold.GitHolder, git: Path, *, is_limited: bool) -> bool:
+        is_done = hold_all(self, git, is_limited=is_limited)
+        if not made:
+            made.append(_commit(folder, "two"))
+            other = Workspace(folder, store=tmp_path / "store")
+            other.save()
+            other.after_save()
+        return is_done
+
+    monkeypatch.setattr(git_hold.GitHolder, "_hold_all", save_at_the_end)
+    workspace.save()
+    recorded = read_recorded(workspace._repository, "latest", folder)
+    assert made[0] in recorded.data.tips and not recorded.not_held

@@ -94,11 +94,16 @@ class GitHolder:
         if timeout_s is not None and self._slow.exists():
             return False
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        lock = self._repository.git_lock()
-        if not lock.acquire(wait=timeout_s is None):
-            return False
-        with self._repository.git_work(lock):
-            return self._hold_all(git, is_limited=timeout_s is not None)
+        is_limited, lock, newest = timeout_s is not None, self._repository.git_lock(), ""
+        while (row := self._repository.catalog.greatest()) is not None and row.id != newest:
+            if not lock.acquire(wait=not is_limited):
+                return bool(newest)
+            with self._repository.git_work(lock):
+                self._repository.objects.refresh()  # another process may have saved
+                if not self._hold_all(git, is_limited=is_limited):
+                    return False
+            newest = row.id  # P1: look again after the release, as a save that found the lock taken leaves all to us
+        return True
 
     def _hold_all(self, git: Path, *, is_limited: bool) -> bool:
         try:

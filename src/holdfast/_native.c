@@ -414,7 +414,7 @@ static PyMethodDef methods[] = {
 };
 
 /* Of the functions here; `sweep.py` has the same. A module that was built from other sources is not used. */
-enum { INTERFACE = 2 };
+enum { INTERFACE = 3 };
 
 static int fill(PyObject *module) { return PyModule_AddIntConstant(module, "INTERFACE", INTERFACE); }
 

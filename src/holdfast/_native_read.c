@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -70,14 +69,17 @@ static int is_ordinary(int fd, const struct stat *status, const int64_t *row, co
 static void read_file(File *file, const Place *place) {
     const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     size_t size = (size_t)file->row[ROW_SIZE];
-    char more;
-    struct iovec parts[2] = {{.iov_base = file->into, .iov_len = size}, {.iov_base = &more, .iov_len = 1}};
+    char empty;
+    char *into = size ? file->into : &empty; /* Python shares one object of all empty bytes */
     int fd = openat(place->folder, file->path, flags | O_NOATIME);
     if (fd < 0 && errno == EPERM) /* only the owner may open with O_NOATIME */
         fd = openat(place->folder, file->path, flags);
     if (fd < 0)
         return;
-    ssize_t count = readv(fd, parts, 2); /* one byte more, so that a file that grew is noticed */
+    /* One byte more, so that a file that grew is noticed; it comes into the place of the NUL behind the content. With
+       `pread`, which fails for what is a pipe by now: its bytes are for another program (P1). */
+    ssize_t count = pread(fd, into, size + 1, 0);
+    into[size] = 0;
     if (count < 0 || (size_t)count != size || (size >= sizeof MAGIC && !memcmp(file->into, MAGIC, sizeof MAGIC))) {
         file->kept = fd;
         return;

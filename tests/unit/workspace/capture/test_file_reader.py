@@ -205,6 +205,21 @@ class TestFolders:
         assert others == [None] * 5 + [b"8" * 40_000]
 
     @native
+    def test_what_became_a_pipe_is_not_read(self, tmp_path: Path) -> None:
+        """What another program has written into it is for a third one (P1)."""
+        root = tmp_path / "root"
+        folder = folder_with(root, [b"12345"])
+        (root / "file-0").unlink()
+        os.mkfifo(root / "file-0")
+        pipe = os.open(root / "file-0", os.O_RDWR | os.O_NONBLOCK)
+        os.write(pipe, b"words")
+        with Handles(str(root)) as handles:
+            owner = os.getuid(), os.getgid()
+            os.close(file_reader._read_files(handles.open(""), folder.names, [0], folder.rows, *owner, 100)[0])
+        assert os.read(pipe, 9) == b"words"
+        os.close(pipe)
+
+    @native
     def test_file_of_another_owner(self, tmp_path: Path) -> None:
         folder = folder_with(tmp_path / "root", [b"content"])
         with Handles(str(tmp_path / "root")) as handles:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -98,8 +99,7 @@ class SecretScan:
         stored = self._read()
         kept = {(each["id"], each["path"], each["state"]): each for each in reversed(self._present(stored))}
         found = [SecretFinding(*(each[name] for name in SecretFinding._fields)) for each in reversed(kept.values())]
-        ids = self._repository.objects.ref_names() if stored["pending"] else set()
-        pending = [each for each in stored["pending"] if each in ids]
+        pending = _present_ids(stored["pending"], self._ids()) if stored["pending"] else []
         return SecretReport(tuple(found), tuple(pending), tuple(stored["skipped"]))
 
     def places(self, finding_ids: Sequence[str]) -> tuple[list[str], list[tuple[bytes, int, int]]]:
@@ -159,19 +159,25 @@ class SecretScan:
     def scan(
         self, is_tracked: IsTracked, *, max_bytes: int | None = None, every: bool = False, also: Sequence[str] = ()
     ) -> SecretReport:
-        """Scan what is pending, and these checkpoints, or with `every` all of them, each content once."""
+        """Scan what is pending, and these checkpoints, or with `every` all of them, each content once.
+
+        Of each, what the one before it does not have: that one was scanned, or is pending itself.
+        """
         stored = self._read()
         if every:
-            rows = self._repository.catalog.newest(limit=None, safety=True)
-            todo, stored = [row.id for row in reversed(rows)], {"found": [], "pending": [], "skipped": []}
-        else:
-            todo = [*dict.fromkeys([*stored["pending"], *also])]
-        if not todo:
+            stored = {"found": [], "pending": [], "skipped": []}
+        elif not (stored["pending"] or also):
             return self.report()
-        seen: set[bytes] = {b""} if every else set()
+        ids = self._ids()
+        todo = ids if every else _present_ids([*stored["pending"], *also], ids)
+        seen: set[bytes] = set()
         left = max_bytes
+        scanned = ""
         for at, checkpoint_id in enumerate(todo):
-            parts, skipped = self._new_parts(checkpoint_id, seen, is_tracked)
+            before = scanned if every else _id_before(checkpoint_id, ids)
+            parts, skipped = self._new_parts(checkpoint_id, before, seen, is_tracked)
+            if parts:  # not empty unless damaged: every checkpoint has a record of its own
+                scanned = checkpoint_id
             if left is not None:
                 left -= sum(self._repository.objects.kind_and_size(part.blobs[0])[1] for part in parts)
                 if left < 0:
@@ -190,34 +196,44 @@ class SecretScan:
         if stored["found"]:
             self._write({**stored, "found": self._present(stored)})
 
-    def _new_parts(self, checkpoint_id: str, seen: set[bytes], is_tracked: IsTracked) -> tuple[list[_Part], list[str]]:
-        """Return what a checkpoint contains and its parent does not, as far as it was not seen yet."""
-        repository = self._repository
-        row = repository.catalog.by_id(checkpoint_id)
-        if row is None:
+    def _ids(self) -> list[str]:
+        return sorted(self._repository.objects.ref_names())
+
+    def _new_parts(
+        self, checkpoint_id: str, before_id: str, seen: set[bytes], is_tracked: IsTracked
+    ) -> tuple[list[_Part], list[str]]:
+        """Return what a checkpoint contains and one before it does not, as far as it was not seen yet.
+
+        The stored list of changes is no help: it is of a parent that may be deleted since.
+        """
+        contents = self._contents(checkpoint_id)
+        if contents is None:
             return [], []
         parts: list[_Part] = []
         skipped: list[str] = []
+        before, reader = self._contents(before_id), TreeReader(self._repository.objects)
         try:
-            checkpoint = repository.checkpoint(row)
-            contents, reader = repository.contents(checkpoint), TreeReader(repository.objects)
-            before = repository.catalog.by_id(checkpoint.parent) if checkpoint.parent and not seen else None
-            if before is not None:  # scanned already, or pending itself
-                seen.update(part.blobs[0] for part in self._texts(repository.contents(repository.checkpoint(before))))
-            texts = [*self._texts(contents)]
-            for path in repository.files_changed(checkpoint):
-                entry = reader.find(contents.root, path)
+            if before is not None and before.record not in seen:
+                seen.update(part.blobs[0] for part in self._texts(before))
+            for path, _, entry in reader.diff(before.root if before else None, contents.root):
                 if entry is None or not entry.is_file or entry.oid in seen or is_tracked(path):
                     continue
                 if entry.attr.parts_bytes is not None:
                     skipped.append(path)
                 else:
                     parts.append(_Part(path, False, (entry.oid,)))
+            parts += [part for part in self._texts(contents) if part.blobs[0] not in seen]
         except (Damaged, NotFound):
             return [], []  # `verify` reports it
-        parts += [part for part in texts if part.blobs[0] not in seen]
         seen.update(part.blobs[0] for part in parts)
         return parts, skipped
+
+    def _contents(self, checkpoint_id: str) -> Contents | None:
+        row = self._repository.catalog.by_id(checkpoint_id) if checkpoint_id else None
+        try:
+            return None if row is None else self._repository.contents(self._repository.checkpoint(row))
+        except (Damaged, NotFound):
+            return None
 
     def _texts(self, contents: Contents) -> Iterator[_Part]:
         """Yield the chunks of the states, and the record."""
@@ -293,6 +309,17 @@ class SecretScan:
             durable.write_atomically(self._path, json.dumps(new).encode())
         elif self._path.exists():
             disk().unlink(str(self._path))
+
+
+def _present_ids(wanted: Iterable[str], ids: Sequence[str]) -> list[str]:
+    """Return these checkpoints; for one that was deleted, the next one, which may have the same contents."""
+    places = [bisect_left(ids, each) for each in wanted]
+    return [*dict.fromkeys(ids[place] for place in places if place < len(ids))]
+
+
+def _id_before(checkpoint_id: str, ids: Sequence[str]) -> str:
+    place = bisect_left(ids, checkpoint_id)
+    return ids[place - 1] if place else ""
 
 
 def _is_finding(stored: dict[str, Any]) -> bool:

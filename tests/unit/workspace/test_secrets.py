@@ -137,6 +137,44 @@ def test_more_than_status_scans_stays_pending(ws: Workspace, monkeypatch: pytest
     assert [each.path for each in ws.secrets().found] == ["big.txt"] and codes(ws) == ["secret"]
 
 
+class TestDeleted:
+    """What a deleted checkpoint had may be in those that are left."""
+
+    def save_two(self, ws: Workspace) -> str:
+        ws.save("before")
+        write(ws, "big.txt", "word word\n" * 20_000 + f"TOKEN={KEY}\n")
+        first = ws.save("one").id
+        write(ws, "b.txt", "nothing\n")
+        ws.save("two")
+        return first
+
+    def test_pending_one(self, ws: Workspace) -> None:
+        ws.delete(self.save_two(ws))
+        assert scanning.SecretScan(ws._repository).report().pending == (ws.get("latest").id,)
+        assert [each.path for each in ws.secrets().found] == ["big.txt"]
+
+    def test_pending_last_one(self, ws: Workspace) -> None:
+        self.save_two(ws)
+        ws.delete("latest~1")
+        ws.delete("latest")
+        assert ws.secrets() == ((), (), ())
+
+    def test_all_are_scanned_again(self, ws: Workspace) -> None:
+        first = self.save_two(ws)
+        ws.secrets()
+        ws.delete(first)
+        write(ws, "b.txt", "more\n")
+        ws.save("three")
+        (ws.store / "holdfast" / "secrets.json").unlink()
+        assert [each.path for each in ws.secrets(every=True).found] == ["big.txt"]
+
+    def test_first_one(self, ws: Workspace) -> None:
+        first = self.save_two(ws)
+        ws.delete(first)
+        ws.delete("latest~1")
+        assert [each.path for each in ws.secrets(every=True).found] == ["big.txt"]
+
+
 def test_large_files_are_reported(ws: Workspace) -> None:
     with open(ws.path / "huge.bin", "wb") as file:
         file.truncate(9 << 20)

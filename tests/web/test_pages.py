@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -242,6 +243,14 @@ class TestLooking:
         assert "<svg" in pages.get("usage").text
         wanted = printed(workspace, environ, "usage")
         assert pages.get("usage.json").json()["paths"][: len(wanted["paths"])] == wanted["paths"]
+
+    def test_usage_after_a_purge(self, pages: Pages, workspace: Workspace) -> None:
+        """A purge frees space, and the checkpoints stay."""
+        (workspace.path / "large.bin").write_bytes(os.urandom(100_000))
+        workspace.save("large")
+        assert "large.bin" in wait_for(lambda: text if "Measuring" not in (text := pages.get("usage").text) else "")
+        workspace.purge("large.bin")
+        assert "large.bin" not in wait_for(lambda: text if "Measuring" not in (text := pages.get("usage").text) else "")
 
     def test_usage_that_takes_long(self, pages: Pages, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
         go_on, asked = threading.Event(), []

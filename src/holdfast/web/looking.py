@@ -19,6 +19,7 @@ from holdfast.web.syntax import colour_lines
 from holdfast.web.take_back import banner
 from holdfast.workspace.location import WorkspaceLocation
 from holdfast.workspace.pathspec import literal
+from holdfast.workspace.upkeep.growth import pack_bytes
 
 _FILE_MAX_BYTES = 512 << 10
 _FILE_MAX_LINES = 3_000
@@ -243,7 +244,8 @@ def usage(request: Request) -> Answer:
 
     if wants_json(request):
         return Answer("", {}, document)
-    about = f"{newest_id(workspace)} {len(workspace.overview())}"
+    # the size, too: a purge keeps every checkpoint
+    about = f"{newest_id(workspace)} {len(workspace.overview())} {pack_bytes(workspace.store)}"
     job = site_of(request).jobs.start("usage", place.key, work=measure, about=about)
     job.wait(_USAGE_WAIT_S)
     if job.error is not None:

@@ -23,7 +23,7 @@ from holdfast.workspace.location import WorkspaceLocation
 from waiting import wait_for
 
 from .conftest import Pages
-from .sessions import Session
+from .sessions import Session, picture
 
 
 def printed(workspace: Workspace, environ: dict[str, str], *words: str) -> Any:
@@ -213,6 +213,25 @@ class TestLooking:
         assert "Sells kelp and more." in text
         assert pages.get("compare.json").json() == printed(workspace, environ, "diff")
 
+    def test_compare_shows_new_files_of_the_folder(self, pages: Pages, workspace: Workspace, tmp_path: Path) -> None:
+        (workspace.path / "new.txt").write_text("never saved\n")
+        (workspace.path / "new.png").write_bytes(picture(4, 4))
+        (tmp_path / "outside.txt").write_text("outside")
+        (workspace.path / "link.png").symlink_to(tmp_path / "outside.txt")
+        os.mkfifo(workspace.path / "pipe")
+        text = pages.get("compare").text
+        assert "never saved" in text
+        assert "raw?ref=now&amp;path=new.png" in text
+        answer = pages.get("raw", ref="now", path="new.png")
+        assert answer.content == picture(4, 4)
+        assert answer.headers["content-type"] == "image/png"
+        for path in ("link.png", "pipe", "../outside.txt", "nope.png", ""):
+            assert pages.get("raw", ref="now", path=path).status_code in (400, 404)
+
+    def test_permissions_in_words(self, pages: Pages, workspace: Workspace) -> None:
+        (workspace.path / "src" / "app.py").chmod(0o755)
+        assert "permissions 644 → 755, now executable" in pages.get("compare").text
+
     def test_files_and_downloads(self, pages: Pages, workspace: Workspace) -> None:
         assert "src/" in pages.get("files").text
         assert "discount" in pages.get("files", path="src/cart.py").text
@@ -235,11 +254,18 @@ class TestLooking:
         assert "removed in" in text
         document = pages.get("search.json", q="weight_kg < 2").json()
         assert document["items"] == printed(workspace, environ, "search", "weight_kg < 2")["items"]
+        talk = pages.get("search", q="I will look at").text
+        assert ">Conversation</a>" in talk
+        assert "removed in" not in talk
         assert pages.get("search", q="(", regex=1).status_code == 400
         assert "Search all contents" in pages.get("search").text
 
     def test_coverage_and_usage(self, pages: Pages, workspace: Workspace, environ: dict[str, str]) -> None:
-        assert pages.get("coverage").status_code == 200
+        assert "It contains everything" in pages.get("coverage").text
+        (workspace.path / "node_modules").mkdir()
+        (workspace.path / "node_modules" / "x.js").write_text("x")
+        workspace.save("with dependencies")
+        assert "dependencies or build output" in pages.get("coverage").text
         assert "<svg" in pages.get("usage").text
         wanted = printed(workspace, environ, "usage")
         assert pages.get("usage.json").json()["paths"][: len(wanted["paths"])] == wanted["paths"]
@@ -290,6 +316,9 @@ class TestErrors:
         answer = pages.get("turn/zzz")
         assert answer.status_code == 404
         assert "All workspaces" in answer.text
+        assert f"/w/{pages.key}/search" in answer.text  # the pages of the workspace are still at hand
+        assert "There is no checkpoint" in answer.text
+        assert "<p>doc.MD does not exist.</p>" in pages.get("blame", path="doc.MD").text
         assert pages.get("timeline", limit="x").status_code == 400
         assert pages.get("timeline", limit=10**9).status_code == 400
 
@@ -340,6 +369,8 @@ class TestLargeContent:
             answer = pages.client.get(f"/w/{pages.key}/{page}")
             assert answer.status_code == 200
             assert len(answer.text) < 60_000
+            assert r"\n\n\n" in answer.text or page in ("coverage", "search?q=x")
+            assert "\n\n\n\n" not in answer.text
         for page in ("files", "history", "blame", "compare"):
             assert pages.get(page, path=name).status_code == 200
         done = pages.get("plan", what="path", ref=saved.id, path=name)

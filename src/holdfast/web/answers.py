@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
@@ -126,9 +127,18 @@ def _kind_of(error: HoldfastError) -> type[BaseException]:
     return next(kind for kind in type(error).__mro__ if kind in _STATUS or kind is HoldfastError)
 
 
+def _sentence(message: str) -> str:
+    """A message with a capital letter, unless it begins with a name."""
+    first = message.partition(" ")[0]
+    return message[:1].upper() + message[1:] if first.isalpha() and first.islower() else message
+
+
 def error_response(request: Request, error: HoldfastError) -> Response:
     """An error as a page that says what happened and what to do, or as the document of the command line."""
     status = _STATUS.get(_kind_of(error), 500)
     document = error_document(error)
-    values = {"title": _TITLES.get(status, "Error"), "message": error.message, "hint": document["hint"]}
+    values: dict[str, Any] = {"title": _TITLES.get(status, "Error"), "hint": document["hint"]}
+    values["message"] = _sentence(error.message)
+    with suppress(HoldfastError):
+        values["place"] = site_of(request).places.find(request.path_params.get("key", ""))
     return respond(request, Answer("error.html", values, lambda: {"error": document}, status))

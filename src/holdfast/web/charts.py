@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 WIDTH, HEIGHT = 640, 180
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 22
+_LEFT, _RIGHT, _TOP, _BOTTOM = 6, 6, 8, 8
 _POINTS_MAX = 600
 
 

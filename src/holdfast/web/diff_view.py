@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -13,11 +14,14 @@ from holdfast.errors import HoldfastError
 from holdfast.model import Changes, FileChange, Hunk
 from holdfast.web.syntax import colour_lines
 from holdfast.workspace import Workspace
+from holdfast.workspace.blame import read_now
 from holdfast.workspace.stored.reviewed import digest_of
 
 ROWS_MAX = 800
 """How many lines of a page's changes are shown at once."""
 FILE_ROWS_MAX = 400
+NOW = "now"
+"""In addresses, the folder as it is now instead of a checkpoint."""
 _HUNKS_MAX = 100
 """How many hunks of a file are shown: each has a header and its buttons."""
 _WHOLE_MAX_BYTES = 256 << 10
@@ -145,8 +149,7 @@ def _hunks(change: FileChange, *, split: bool) -> list[HunkView]:
         if left <= 0 and at:
             break
         if hunk.kind != "lines":
-            title = f"mode {change.mode_before or 0:o} → {change.mode_after or 0:o}"
-            found.append(HunkView(hunk.id, hunk.kind, title, []))
+            found.append(HunkView(hunk.id, hunk.kind, _permissions(change), []))
             continue
         following = next((each for each in shown[at + 1 :] if each.kind == "lines"), None)
         until = following.after[0] - 1 if following and following.added else following.after[0] if following else None
@@ -157,6 +160,13 @@ def _hunks(change: FileChange, *, split: bool) -> list[HunkView]:
         more = len(hunk.removed) + len(hunk.added) - sum(row.kind != "same" for row in cut)
         found.append(HunkView(hunk.id, "lines", _title(hunk), _side_by_side(cut) if split else cut, more))
     return found
+
+
+def _permissions(change: FileChange) -> str:
+    before, after = change.mode_before or 0, change.mode_after or 0
+    was, is_now = bool(before & 0o100), bool(after & 0o100)
+    note = "" if was == is_now else ", now executable" if is_now else ", no longer executable"
+    return f"permissions {before & 0o7777:o} → {after & 0o7777:o}{note}"
 
 
 def _title(hunk: Hunk) -> str:
@@ -231,16 +241,21 @@ def _whole(
         sizes.append(size)
         texts.append(lines)
     if hunk is not None and hunk.kind == "mode":
-        view = HunkView(hunk.id, "mode", f"mode {change.mode_before or 0:o} → {change.mode_after or 0:o}", [])
+        view = HunkView(hunk.id, "mode", _permissions(change), [])
         return FileView(plain.path, plain.status, plain.letter, None, None, hunks=[view])
-    if change.path.lower().endswith(_IMAGE_SUFFIXES) and changes.to_id is not None:
-        image = (changes.from_id if sizes[0] is not None else None, changes.to_id if sizes[1] is not None else None)
+    if change.path.lower().endswith(_IMAGE_SUFFIXES):
+        image = (
+            changes.from_id if sizes[0] is not None else None,
+            (changes.to_id or NOW) if sizes[1] is not None else None,
+        )
         views = [HunkView(hunk.id, "whole", _sizes(sizes), [])] if hunk else []
         return FileView(plain.path, plain.status, plain.letter, None, None, hunks=views, image=image)
     lines = texts[1] if change.status == "added" else texts[0] if change.status == "deleted" else None
     if lines is None or hunk is None:
         views = [HunkView(hunk.id, "whole", _sizes(sizes), [])] if hunk else []
-        note = "" if hunk else "only its times or other metadata differ"
+        note = "" if hunk else "Only its times or other metadata differ."
+        if hunk and change.status == "modified" and max(filter(None, sizes), default=0) > _WHOLE_MAX_BYTES:
+            note = "Too large to be compared line by line."
         return FileView(plain.path, plain.status, plain.letter, None, None, note, views)
     kind = "added" if change.status == "added" else "removed"
     lines = lines if clean is None else [clean(line) for line in lines]
@@ -256,18 +271,28 @@ def _whole(
 
 def _content(workspace: Workspace, ref: str | None, path: str) -> tuple[int | None, list[str] | None]:
     """The size of a file, and its lines if it is a text of moderate size; of the folder as it is now without `ref`."""
-    if ref is None:
-        return None, None
     try:
+        if ref is None:
+            return _content_now(workspace, path)
         found = workspace.file(ref, path)
         if found.size_bytes is None or found.size_bytes > _WHOLE_MAX_BYTES:
             return found.size_bytes, None
-        data = found.read()
+        return found.size_bytes, _lines_of(found.read())
     except HoldfastError:
         return None, None
-    if b"\0" in data[:8000]:
-        return len(data), None
-    return len(data), data.decode("utf-8", "surrogateescape").splitlines()
+
+
+def _content_now(workspace: Workspace, path: str) -> tuple[int | None, list[str] | None]:
+    try:
+        status, data = read_now(path, os.fspath(workspace.path))
+    except OSError:  # not allowed, or gone meanwhile
+        return None, None
+    is_small = data is not None and status.st_size <= _WHOLE_MAX_BYTES
+    return status.st_size, _lines_of(data) if data is not None and is_small else None
+
+
+def _lines_of(data: bytes) -> list[str] | None:
+    return None if b"\0" in data[:8000] else data.decode("utf-8", "surrogateescape").splitlines()
 
 
 def _sizes(sizes: Sequence[int | None]) -> str:
@@ -275,7 +300,7 @@ def _sizes(sizes: Sequence[int | None]) -> str:
 
     before, after = sizes
     if before is None or after is None:
-        return size(after if before is None else before) or "no content"
+        return size(after if before is None else before) or "no content to show"
     return f"{size(before)} → {size(after)}"
 
 

@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError, NotFound, Refused
 from holdfast.web.answers import Answer, Query, go, json_response, query_of, site_of, wants_json
 from holdfast.web.charts import Chart, Series, draw
 from holdfast.web.places import Place
-from holdfast.web.rendering import address
+from holdfast.web.rendering import address, filled_columns
 from holdfast.web.steps import FORKS_LOOKED_AT, step_rows
 
 if TYPE_CHECKING:
@@ -53,11 +53,10 @@ def show(request: Request) -> Answer:
         is_session = place.kind.name == "flow" and bool(query.get("session"))
         is_page = is_session and not wants_json(request)
         forks = location.forks(FORKS_LOOKED_AT) if is_page else []  # type: ignore[attr-defined]
-    columns = list(page.columns)
     values = {
         "steps": step_rows(page.items, forks, is_last=page.next is None) if is_session else [],
         "place": place,
-        "columns": columns,
+        "columns": filled_columns(page.columns, [item.cells for item in page.items]),
         "rows": [(_href(place, query, item), item) for item in page.items],
         "next": page.next,
         "notes": page.notes,
@@ -79,10 +78,12 @@ def checkpoint(request: Request) -> Answer:
     query = query_of(request)
     with opened(request, query) as (place, location):
         details = location.get(query.get("ref") or None)
+        newest = () if wants_json(request) else location.list(1).items
     values = {
         "place": place,
         "details": details,
-        "fields": [each for each in details.fields if each.value not in (None, "", (), [])],
+        "is_newest": any(each.id == details.id for each in newest),
+        "fields": [each for each in details.fields if each.value not in (None, "", (), [], {})],
         "options": options_of(query),
         "nodes": list(children(details.state, "", 0)) if details.state is not None else [],
         "more": max(_length(details.state) - _CHILDREN_MAX, 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections import Counter
 from typing import Any, NamedTuple
@@ -9,16 +10,19 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.location import UsageReport
-from holdfast.model import BlamedLine, Checkpoint, documents
+from holdfast.model import BlamedLine, Checkpoint, Reason, documents
+from holdfast.validation import check_path
 from holdfast.web.answers import Answer, query_of, site_of, wants_json
-from holdfast.web.diff_view import image_type, view_changes
+from holdfast.web.diff_view import NOW, image_type, view_changes
 from holdfast.web.live import newest_id
 from holdfast.web.syntax import colour_lines
 from holdfast.web.take_back import banner
+from holdfast.workspace import Workspace
+from holdfast.workspace.blame import read_now
 from holdfast.workspace.location import WorkspaceLocation
-from holdfast.workspace.pathspec import literal
+from holdfast.workspace.pathspec import inside, literal
 from holdfast.workspace.upkeep.growth import pack_bytes
 
 _FILE_MAX_BYTES = 512 << 10
@@ -29,7 +33,22 @@ _HISTORY_MAX = 200
 _USAGE_SHOWN = 30
 _USAGE_WAIT_S = 1.0
 _IMAGE_MAX_BYTES = 20 << 20
-_NOW = "now"
+_WHY = {
+    Reason.EXCLUDED: "excluded by your rules",
+    Reason.DEPENDENCIES: "dependencies or build output",
+    Reason.IGNORED_LARGE: "ignored by git, and large",
+    Reason.IGNORED_MANY: "ignored by git, and too much in all",
+    Reason.GIT_DIRECTORY: "the folder of a git repository",
+    Reason.OTHER_FILESYSTEM: "on another file system",
+    Reason.SOCKET: "a socket: has no content",
+    Reason.RULES_NOT_APPLIED: "saved, but its rules were not applied: too large",
+    Reason.UNREADABLE: "could not be read",
+    Reason.CHANGED: "changed while it was read",
+    Reason.LIVE_DATABASE: "a database in use: may be inconsistent",
+    Reason.NOTHING_HELD: "the rules exclude every file",
+    Reason.PURGED: "purged from every checkpoint",
+}
+"""Why a checkpoint does not contain a path, in words."""
 
 
 def compare(request: Request) -> Answer:
@@ -39,7 +58,7 @@ def compare(request: Request) -> Answer:
     split, path = query.get("view") == "split", query.get("path")
     paths = [literal(path)] if path else None
     first, second = query.get("a") or "latest", query.get("b")
-    second_ref = None if second in ("", _NOW) else second
+    second_ref = None if second in ("", NOW) else second
 
     def document() -> dict[str, Any]:
         return documents.diff(workspace.diff(first, second_ref, paths))
@@ -107,21 +126,39 @@ def raw(request: Request) -> Response:
     """The content of a file: a picture, or a download."""
     _, workspace = site_of(request).places.workspace(request.path_params["key"])
     query = query_of(request)
+    if query.get("ref") == NOW:
+        return _raw_now(workspace, query.get("path"))
     found = workspace.file(query.get("ref") or "latest", query.get("path"))
     if found.size_bytes is None or found.is_link:
         raise Refused("there is no content to download", hint="Choose a file.")
     chunks = found.chunks()
     first = next(chunks, b"")
     kind = image_type(first[:16]) if found.size_bytes <= _IMAGE_MAX_BYTES else None
-    headers = {"content-length": str(found.size_bytes), "content-security-policy": "sandbox; default-src 'none'"}
-    if kind is None:
-        headers["content-disposition"] = "attachment"
+    headers = {"content-length": str(found.size_bytes)} | _raw_headers(kind)
 
     def body() -> Any:
         yield first
         yield from chunks
 
     return StreamingResponse(body(), headers=headers, media_type=kind or "application/octet-stream")
+
+
+def _raw_now(workspace: Workspace, path: str) -> Response:
+    """A picture of the folder as it is now."""
+    name = inside(check_path(path, "path"), workspace.path)
+    try:
+        status, data = read_now(name, os.fspath(workspace.path))
+    except OSError as error:
+        raise Unavailable(f"{name} cannot be read: {os.strerror(error.errno or 0)}") from None
+    if data is None or not stat.S_ISREG(status.st_mode):
+        raise Refused("there is no content to show", hint="Save it, then look at the checkpoint.")
+    kind = image_type(data[:16])
+    return Response(data, headers=_raw_headers(kind), media_type=kind or "application/octet-stream")
+
+
+def _raw_headers(kind: str | None) -> dict[str, str]:
+    headers = {"content-security-policy": "sandbox; default-src 'none'"}
+    return headers if kind else headers | {"content-disposition": "attachment"}
 
 
 def history(request: Request) -> Answer:
@@ -218,11 +255,12 @@ def coverage(request: Request) -> Answer:
     """What a checkpoint does not contain, and why."""
     place, workspace = site_of(request).places.workspace(request.path_params["key"])
     checkpoint = workspace.get(query_of(request).get("ref") or "latest")
-    reasons = Counter(each.reason.value for each in checkpoint.uncovered)
+    reasons = Counter(each.reason for each in checkpoint.uncovered)
     values = {
         "place": place,
         "checkpoint": checkpoint,
         "reasons": reasons.most_common(),
+        "words": _WHY,
         "uncovered": checkpoint.uncovered[:2_000],
         "more": max(len(checkpoint.uncovered) - 2_000, 0),
         "banner": None,

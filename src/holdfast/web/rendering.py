@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -14,6 +15,7 @@ from starlette.requests import Request
 from holdfast import __version__
 from holdfast.errors import Damaged
 from holdfast.escaping import escape
+from holdfast.location import Column
 from holdfast.model.documents import short
 from holdfast.web.security import Keys
 
@@ -37,7 +39,9 @@ class Templates:
         self._environment.filters |= {
             "size": size, "count": count, "duration": duration, "ago": ago, "clock": clock, "day": day, "iso": iso,
             "as_address": as_address, "short": short,
-            "first_line": first_line, "hidden": hidden,
+            "first_line": first_line, "hidden": hidden, "lines": lines, "filled": filled_columns,
+            "imperative": imperative,
+            "pretty": lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=str),
             "thousands": lambda number: f"{number:,}",
         }  # fmt: skip
         self._environment.globals |= {"url": url, "read_only": read_only, "csrf": keys.csrf, "version": __version__}
@@ -62,8 +66,13 @@ class Templates:
 def visible(value: Any) -> Any:
     """Show what could move, hide, reorder or fake text as an escape; markup is ours already."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return escape(value, keep="\n\t")
+        return escape(value)
     return value
+
+
+def lines(text: str) -> Markup:
+    """A text of several lines: these and its tabs stay as they are."""
+    return Markup.escape(escape(text, keep="\n\t"))
 
 
 def url(*parts: str, **query: Any) -> Markup:
@@ -125,6 +134,15 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
+def filled_columns(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> list[tuple[int, Column]]:
+    """The columns that have a value in some row, each with its number."""
+    return [
+        (at, each)
+        for at, each in enumerate(columns)
+        if at == 0 or any(row[at] not in (None, "", (), []) for row in rows)
+    ]
+
+
 def ago(moment: Any) -> str:
     """How long ago. A time that others gave may be none, or have no zone: then it is taken as UTC."""
     if moment is None:
@@ -136,7 +154,7 @@ def ago(moment: Any) -> str:
     for limit, unit, divisor in _STEPS:
         if seconds < limit:
             return f"{int(seconds // divisor)} {unit} ago" if seconds >= 5 else "now"
-    return str(moment.astimezone().strftime("%Y-%m-%d"))
+    return f"{moment.astimezone():%Y-%m-%d %H:%M}"
 
 
 def clock(moment: datetime) -> str:
@@ -152,6 +170,12 @@ def day(moment: datetime) -> str:
 def iso(moment: datetime) -> str:
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def imperative(words: str) -> str:
+    """What was done, as what to do."""
+    verb, space, rest = words.partition(" ")
+    return {"Took": "Take", "Restored": "Restore"}.get(verb, verb) + space + rest
 
 
 def first_line(text: str) -> str:

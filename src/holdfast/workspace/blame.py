@@ -47,7 +47,7 @@ class Blamer:
 
     def blame_now(self, path: str, root: str) -> Blame:
         """Blame a file of the folder as it is now. NotFound if there is none."""
-        status, data = _read(path, root)
+        status, data = read_now(path, root)
         if data is None:
             return self._blame(Version(None, path, self._known(path, status)))
         oid = object_id(ObjectKind.BLOB, data)
@@ -215,8 +215,11 @@ def _same(one: bytes, other: bytes) -> int:
     return low
 
 
-def _read(path: str, root: str) -> tuple[os.stat_result, bytes | None]:
-    """Read a file of the folder; the content is None if it is too large."""
+def read_now(path: str, root: str) -> tuple[os.stat_result, bytes | None]:
+    """Read a file of the folder as it is now, or the target of a link; the content is None if it is too large.
+
+    NotFound if there is none; Refused if it is neither. No link above it is followed.
+    """
     folder, name = split(path)
     try:
         with Handles(root) as handles:

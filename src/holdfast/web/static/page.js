@@ -179,20 +179,19 @@ if (rows && rows.dataset.live) {
 
 // work that goes on: its state is asked for once a second until it has ended
 
-async function poll(place) {
+async function poll(place, wait) {
   if (!document.hidden) {
-    const answer = await fetch(place.dataset.poll);
-    if (!answer.ok) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const answer = await fetch(place.dataset.poll).catch(() => null);
+    const page = new DOMParser().parseFromString(answer && answer.ok ? await answer.text() : "", "text/html");
     const found = page.body.firstElementChild;
-    if (!found) return;
-    place.replaceWith(found);
-    place = found;
+    if (found) place.replaceWith(found);
+    wait = found ? 1000 : Math.min(2 * wait, 30000); // the server may be busy, or gone
+    place = found || place;
   }
-  if (place.dataset.poll) setTimeout(() => poll(place).catch(() => {}), 1000);
+  if (place.dataset.poll) setTimeout(() => poll(place, wait), wait);
 }
 
-document.querySelectorAll("[data-poll]").forEach((each) => setTimeout(() => poll(each).catch(() => {}), 1000));
+document.querySelectorAll("[data-poll]").forEach((each) => setTimeout(() => poll(each, 1000), 1000));
 
 // how long ago
 

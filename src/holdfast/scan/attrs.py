@@ -28,6 +28,11 @@ PARTS = b"parts="
 _UNKEPT_XATTRS = ("security.selinux", "security.ima", "security.evm", "trusted.", "system.nfs4_acl")
 
 
+def is_in_parts(extras: bytes) -> bool:
+    """Whether a file with these attributes is stored in parts, because it is large."""
+    return PARTS in extras and any(each.startswith(PARTS) for each in extras.split(b","))
+
+
 class Attr(NamedTuple):
     """The attributes of an entry."""
 

@@ -20,6 +20,7 @@ from holdfast.errors import Damaged
 from holdfast.shadowgit.git_files import all_refs, loose_object
 from holdfast.shadowgit.objects import (
     FILE_MODE,
+    FOLDER_MODE,
     ObjectKind,
     TreeEntry,
     decode_tree,
@@ -109,6 +110,18 @@ class ObjectStore(Refs):
             return bool(holders)
         try:
             return bool(self.read(oid))  # a delta is sound if its base is
+        except Damaged:
+            return False
+
+    def has_whole(self, mode: int, oid: bytes) -> bool:
+        """Whether an object is in the packs, and if it is a tree, everything below it.
+
+        A tree that no ref needs may be in a pack without its contents, which were in a pack that was freed.
+        """
+        if not self.has(oid):
+            return False
+        try:
+            return mode != FOLDER_MODE or all(self.has_whole(each.mode, each.oid) for each in self.tree(oid))
         except Damaged:
             return False
 

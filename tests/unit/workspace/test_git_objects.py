@@ -9,15 +9,17 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.adapters.agents.hook import open_workspace
 from holdfast.errors import NotFound
+from holdfast.shadowgit import FILE_MODE
 from holdfast.workspace import Workspace, git_objects
 from holdfast.workspace.capture import git_hold
 from holdfast.workspace.git_losses import read_recorded
-from holdfast.workspace.stored.git_data import extract
+from holdfast.workspace.stored.git_data import GitData, GitPack, extract
 from holdfast.workspace.upkeep.growth import Saved
 from waiting import wait_for
 
@@ -119,6 +121,25 @@ def test_index_comes_back_and_a_copy_stays(folder: Path, workspace: Workspace) -
     assert done.index and Path(done.index_backup).read_bytes() == before
     assert _git(folder, "ls-files", "--stage") == staged
     assert _git(folder, "show", ":file.txt") == "staged and nowhere else"
+
+
+def test_packs_of_a_checkpoint_deleted_meanwhile(
+    folder: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P3: no checkpoint refers to a pack that was freed while the next was made."""
+    packed = git_hold.GitHolder._packed
+
+    def freed(self: git_hold.GitHolder, *given: Any) -> tuple[GitData, str | None]:
+        data, name = packed(self, *given)
+        return data._replace(packs=(GitPack([], FILE_MODE, b"\1" * 20, 9), *data.packs)), name
+
+    with monkeypatch.context() as patch:
+        patch.setattr(git_hold.GitHolder, "_packed", freed)
+        workspace.save()
+    assert workspace.verify().ok
+    assert workspace.git_losses("latest").not_held
+    workspace.hold_git()
+    assert workspace.verify().ok and not workspace.git_losses("latest").not_held
 
 
 def test_index_is_left_alone_while_git_works(folder: Path, workspace: Workspace) -> None:

@@ -309,6 +309,9 @@ class GitHolder:
                 place = self._repository.objects.pack_folder / f"{pack}{suffix}"
                 durable.disk().rename(str(work / f"{pack}{suffix}"), str(place))  # `Repository.replace` syncs it
             self._repository.objects.refresh()
+        objects = self._repository.objects
+        if not all(objects.has_whole(each.mode, each.oid) for each in data.packs):
+            return  # they are of a checkpoint that was deleted meanwhile: the next run begins without them
         newest = self._repository.catalog.greatest()
         for key in dict.fromkeys([target.id, newest.id if newest else target.id]):
             row = self._repository.catalog.by_id(key)

@@ -1,8 +1,9 @@
 """Recording the user's git in a checkpoint: read again only if the status of its files changed (P8).
 
 A save records names, the index and the configuration, and which packs of objects are held already; `git_hold` adds what
-is missing. `holdfast/git.cache` names the record that was made last. It is a hint: without it, or if it is wrong about
-the status or names no stored object, git is read. A crash at any point leaves the cache of before, or of after.
+is missing. `holdfast/git.cache` names the record that was made last. It is a hint: git is read without it, if it is
+wrong about the status, or if what it names is not in the store as a whole. A crash at any point leaves the cache of
+before, or of after.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from holdfast.errors import Damaged, NotFound
 from holdfast.scan.git_index import read_index
 from holdfast.scan.git_refs import GitRefs, Watched, encode_git_refs, read_git_refs, watched_stats
 from holdfast.scan.user_git import common_dir
-from holdfast.shadowgit import ObjectKind, TreeEntry
+from holdfast.shadowgit import FOLDER_MODE, ObjectKind, TreeEntry
 from holdfast.workspace.stored.chunking import Cutting, write_parts
 from holdfast.workspace.stored.git_data import GitData, read_git_data, write_git_data
 from holdfast.workspace.stored.object_sink import ObjectSink
@@ -45,7 +46,7 @@ class GitRecorder:
         self._repository = repository
         self._root = root
         self._file = repository.own / "git.cache"
-        self._new: bytes | None = None
+        self._new: dict[str, Any] | None = None
         self.is_wanting = False
         """Whether the last record names objects that are not held."""
 
@@ -78,7 +79,7 @@ class GitRecorder:
     def remember(self) -> None:
         """Write the cache, once the checkpoint is published. OSError if the disk refuses."""
         if self._new is not None:
-            durable.write_atomically(self._file, self._new)
+            self._write(self._new)
             self._new = None
 
     def remember_data(self, names: bytes, data: bytes, *, wanting: bool) -> None:
@@ -86,7 +87,14 @@ class GitRecorder:
         cached = self._cached()
         if cached.get("record") == names.hex():
             cached |= {"data": data.hex(), "wanting": wanting}
-            durable.write_atomically(self._file, json.dumps(cached).encode())
+            self._write(cached)
+
+    def _write(self, value: dict[str, Any]) -> None:
+        """Write the cache, with the packs that have what it names."""
+        durable.write_atomically(self._file, json.dumps({**value, "packs": self._pack_names()}).encode())
+
+    def _pack_names(self) -> list[str]:
+        return sorted(pack.name for pack in self._repository.objects.packs())
 
     def _data(self, sink: ObjectSink, git: Path, found: GitRefs, cached: dict[str, Any]) -> GitData:
         before = self._previous(cached)
@@ -117,14 +125,15 @@ class GitRecorder:
         objects = self._repository.objects
         try:
             row = self._repository.catalog.greatest()
-            trees = [bytes.fromhex(cached.get("data", ""))]
             if row is not None:  # first: the cache is not written while git's files have just changed
-                trees.insert(0, read_contents(objects, objects.commit(bytes.fromhex(row.commit))).git_data)
-            for tree in filter(None, trees):
-                if objects.has(tree):
+                tree = read_contents(objects, objects.commit(bytes.fromhex(row.commit))).git_data
+                if tree and objects.has(tree):
                     data = read_git_data(objects, tree)
                     if all(objects.has(pack.oid) for pack in data.packs):
                         return data
+            tree = bytes.fromhex(cached.get("data", ""))
+            if tree and objects.has_whole(FOLDER_MODE, tree):
+                return read_git_data(objects, tree)
         except (Damaged, NotFound, ValueError, KeyError, TypeError):
             pass
         return GitData()
@@ -142,7 +151,14 @@ class GitRecorder:
             is_same = cached["git"] == str(git) and cached["stats"] == watched_stats(git, cached["folders"])
         except (ValueError, KeyError, TypeError):
             return None
-        return recorded if is_same and all(map(self._repository.objects.has_sound, recorded)) else None
+        return recorded if is_same and self._is_stored(recorded, cached) else None
+
+    def _is_stored(self, recorded: RecordedGit, cached: dict[str, Any]) -> bool:
+        """Whether a record is in the store. Only packs that are gone can take away what is below its tree (P3)."""
+        objects, packs = self._repository.objects, cached.get("packs")
+        if isinstance(packs, list) and set(packs) <= set(self._pack_names()):
+            return all(map(objects.has_sound, recorded))
+        return objects.has_sound(recorded.names) and objects.has_whole(FOLDER_MODE, recorded.data)
 
 
 def wanted_tips(found: GitRefs) -> set[str]:
@@ -160,8 +176,8 @@ def _stored(sink: ObjectSink, files: dict[str, bytes]) -> list[TreeEntry]:
     return [TreeEntry(mode, name.encode(), oid) for name, (mode, oid) in parts.items()]
 
 
-def _encode(git: Path, watched: Watched, recorded: RecordedGit, *, wanting: bool) -> bytes:
-    value = {
+def _encode(git: Path, watched: Watched, recorded: RecordedGit, *, wanting: bool) -> dict[str, Any]:
+    return {
         "git": str(git),
         "record": recorded.names.hex(),
         "data": recorded.data.hex(),
@@ -169,4 +185,3 @@ def _encode(git: Path, watched: Watched, recorded: RecordedGit, *, wanting: bool
         "folders": watched.folders,
         "stats": watched.stats,
     }
-    return json.dumps(value).encode()

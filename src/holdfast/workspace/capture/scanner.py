@@ -13,6 +13,7 @@ from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Unavailable
 from holdfast.model import JSON, Checkpoint, GitHead, Progress
 from holdfast.scan import user_git
+from holdfast.scan.attrs import is_in_parts
 from holdfast.scan.cache import NO_CONTENT, UNKNOWN, Folder, dump, load, load_memo, records_at
 from holdfast.scan.cached_folders import CachedFolders, encoded
 from holdfast.scan.dir_handles import Handles
@@ -21,14 +22,16 @@ from holdfast.scan.ignore import Around, Rules, Sources
 from holdfast.scan.limits import Limits
 from holdfast.scan.sweep import Sweep
 from holdfast.scan.walk import Listing, Walk
+from holdfast.shadowgit import FOLDER_MODE
 from holdfast.workspace.capture.always_included import HeldAnyway
 from holdfast.workspace.capture.snapshot import Snapshot, take_snapshot
 from holdfast.workspace.stored.object_sink import ObjectSink
 from holdfast.workspace.stored.record import Node, to_json
 from holdfast.workspace.stored.repository import Repository
-from holdfast.workspace.stored.tree import TreeReader
+from holdfast.workspace.stored.tree import ATTRS_NAME, TreeReader
 
 if TYPE_CHECKING:
+    from holdfast.shadowgit import ObjectStore
     from holdfast.workspace.capture.watch_state import Basis, Memory, Turn, Watching
 
 _WALKS = 3
@@ -324,7 +327,7 @@ class Scanner:
             for folder in folders.values():
                 folder.trusted = False
         if not has_packs:
-            _forget_missing(folders, {oid for pack in self._repository.objects.packs() for oid in pack.oids()})
+            _forget_missing(folders, self._repository.objects)
             self._is_cache_outdated = True
         return memo.get("tracked", {}), folders
 
@@ -382,16 +385,31 @@ class Frozen:
         return self._read_blob(entry.oid) if entry and is_usable else None
 
 
-def _forget_missing(folders: Mapping[str, Folder], present: set[bytes]) -> None:
-    """Forget contents that are no longer in the store, so that their files are read again."""
+def _forget_missing(folders: Mapping[str, Folder], objects: ObjectStore) -> None:
+    """Forget contents that are no longer in the store as a whole, so that their files are read again (P3)."""
+    present = {oid for pack in objects.packs() for oid in pack.oids()}
     for folder in folders.values():
-        if folder.tree not in present or folder.attrs not in present:
+        if folder.tree not in present or not _has_attrs(folder, present, objects):
             folder.tree = folder.record = b""
-        for place in range(len(folder.names)):
+        for place, name in enumerate(folder.names):
             content = folder.content(place)
-            if content not in present and content != NO_CONTENT:
+            is_there = content in present
+            if is_there and is_in_parts(folder.extras.get(name, b"")):
+                is_there = objects.has_whole(FOLDER_MODE, content)
+            if not is_there and content != NO_CONTENT:
                 folder.set_content(place, UNKNOWN)
                 folder.trusted = False
+
+
+def _has_attrs(folder: Folder, present: set[bytes], objects: ObjectStore) -> bool:
+    """Whether the attributes of a folder itself are there as a whole; folders below it are asked about themselves."""
+    if folder.attrs not in present or not folder.attrs_is_tree:
+        return folder.attrs in present
+    try:
+        own = [each for each in objects.tree(folder.attrs) if each.name == ATTRS_NAME]
+    except Damaged:
+        return False
+    return all(objects.has_whole(each.mode, each.oid) for each in own)
 
 
 def _text(data: bytes) -> str:

@@ -15,7 +15,7 @@ from holdfast.errors import Unavailable
 from holdfast.model import Progress, Reason, Uncovered
 from holdfast.model.checkpoint import of_one_file
 from holdfast.scan import sqlite_files
-from holdfast.scan.attrs import PARTS, encode_line
+from holdfast.scan.attrs import encode_line, is_in_parts
 from holdfast.scan.cache import (
     CTIME,
     FAILED,
@@ -338,7 +338,7 @@ def _own_parts(folder: Folder, links: dict[tuple[str, int], bytes], sink: Object
         lines.append(encode_line(mode, rows[at + MTIME], extras, name))
         if stat.S_ISREG(mode):
             git_mode = EXECUTABLE_MODE if mode & 0o100 else FILE_MODE
-            if extras and any(extra.startswith(PARTS) for extra in extras.split(b",")):
+            if is_in_parts(extras):
                 git_mode = FOLDER_MODE
             trees.append(TreeEntry(git_mode, store_name(os.fsencode(name)), folder.content(place)))
         elif stat.S_ISLNK(mode):

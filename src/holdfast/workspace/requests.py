@@ -41,6 +41,7 @@ class SaveRequest:
             check_name(self.name)
         for what, value in (("message", self.message), ("session", self.session), ("actor", self.actor)):
             check_optional_text(value, what)
+        object.__setattr__(self, "message", self.message or "")  # None is no message
         if self.step is not None:
             check_int(self.step, "step")
         check_flag(self.pinned, "pinned")

@@ -19,6 +19,7 @@ from holdfast.model.checkpoint import TYPES
 from holdfast.model.documents import short
 from holdfast.validation import (
     check_count,
+    check_flag,
     check_known,
     check_limit,
     check_optional_text,
@@ -1379,6 +1380,7 @@ class Workspace:
         """Pin a checkpoint, so that it is never pruned, or unpin it. Its id, number and time stay."""
         from holdfast.workspace.upkeep.prune import Upkeep
 
+        check_flag(pinned, "pinned")
         with self._writing():
             return Upkeep(self._repository).pin(self._repository.find(ref), pinned=pinned)
 

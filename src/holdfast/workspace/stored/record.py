@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.durable import parse_json
-from holdfast.errors import Damaged, Remedy
+from holdfast.errors import Damaged, Refused, Remedy
 from holdfast.model import Checkpoint, GitHead, Operation
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ class Contents(NamedTuple):
 
 
 def encode_record(checkpoint: Checkpoint) -> bytes:
-    """`checkpoint.json`."""
+    """`checkpoint.json`. Refused if `decode_record` could not read it: nobody could read that checkpoint again (P1)."""
     operation = checkpoint.operation
     later: dict[str, Any] = {"purged": checkpoint.purged} if checkpoint.purged else {}
     if checkpoint.git is not None:
         later["git"] = [checkpoint.git.commit, checkpoint.git.branch]
-    return to_json(
+    data = to_json(
         {
             "format": FORMAT,
             "id": checkpoint.id,
@@ -76,13 +76,17 @@ def encode_record(checkpoint: Checkpoint) -> bytes:
             **later,
         }
     )
+    try:
+        _read_fields(data)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Refused(f"a checkpoint cannot be stored: {error}", hint="Nothing was stored.") from None
+    return data
 
 
 def decode_record(data: bytes, *, commit: str, lazy: "Lazy | None") -> Checkpoint:
     """Read `checkpoint.json`."""
     try:
-        row = _RECORD.decode(data.decode())
-        _check_fields(row)
+        row = _read_fields(data)
         operation = row["operation"]
         if operation is not None:
             verb, target, paths = operation
@@ -139,8 +143,11 @@ _FIELDS = {
 _SEQUENCE_MAX = (1 << 63) - 1
 
 
-def _check_fields(row: Mapping[str, Any]) -> None:
-    """Raise TypeError or ValueError unless each field of a record is of its type."""
+def _read_fields(data: bytes) -> dict[str, Any]:
+    """Return the fields of a record. KeyError, TypeError or ValueError unless each is there and of its type."""
+    row: dict[str, Any] = _RECORD.decode(data.decode())
+    if row["message"] is None:  # what earlier versions stored for a caller
+        row["message"] = ""
     for name, kinds in _FIELDS.items():
         if type(row[name]) not in kinds:
             raise TypeError(f"{name} is of a wrong type")
@@ -148,6 +155,7 @@ def _check_fields(row: Mapping[str, Any]) -> None:
         raise ValueError("its number is out of range")
     for name in ("id", "name", "parent"):
         (row[name] or "").encode()  # these are looked up; UnicodeEncodeError for a lone surrogate
+    return row
 
 
 def _texts(value: Any) -> "list[str]":

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Checkpoint, Workspace
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, Refused
 from holdfast.model import Operation, Reason, Uncovered
 from holdfast.shadowgit import FILE_MODE, ObjectKind, ObjectStore, TreeEntry, encode_commit, encode_tree
 from holdfast.workspace.stored.object_sink import ObjectSink
@@ -79,6 +79,18 @@ class TestRecord:
         del row[field]
         with pytest.raises(Damaged):
             decode_record(json.dumps(row).encode(), commit="c" * 40, lazy=None)
+
+    @pytest.mark.parametrize(
+        "wrong", [{"pinned": 1}, {"message": 5}, {"step": "1"}, {"parent": "\ud800"}, {"metadata": {"a": float("nan")}}]
+    )
+    def test_what_could_not_be_read_again_is_refused(self, wrong: dict[str, Any]) -> None:
+        with pytest.raises(Refused, match="cannot be stored"):
+            encode_record(PLAIN.replace(**wrong))
+
+    def test_a_missing_message_is_empty(self) -> None:
+        """Earlier versions stored the None of a caller."""
+        row = json.loads(encode_record(FULL)) | {"message": None}
+        assert decode_record(json.dumps(row).encode(), commit="", lazy=None) == FULL.replace(message="")
 
     def test_a_field_of_a_later_version_is_passed_over(self) -> None:
         row = json.loads(encode_record(FULL)) | {"new": 1}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Checkpoint, Damaged, NotFound, Unavailable, Workspace
+from holdfast import Checkpoint, Damaged, NotFound, Refused, Unavailable, Workspace
 from holdfast.retention import Policy
 from holdfast.testing.disk_contract import describe, differences
 from holdfast.workspace.restore.journal import Journal, JournalEntry
@@ -301,6 +301,16 @@ class TestPinning:
         assert not other.get(five[1]).pinned
         ws.pin(five[1])
         assert other.get(five[1]).pinned
+
+    def test_pin_takes_no_number(self, project: Any, ws: Workspace) -> None:
+        saved = ws.save("one")
+        with pytest.raises(Refused, match="pinned is 1"):
+            ws.pin(saved.id, 1)  # type: ignore[arg-type]
+        assert ws.get(saved.id) == saved
+
+    def test_no_message_is_an_empty_one(self, project: Any, ws: Workspace) -> None:
+        ws.save(None)  # type: ignore[arg-type]
+        assert [each.message for each in ws.list()] == [""]
 
     def test_one_that_is_not_there_is_not_pinned(self, ws: Workspace) -> None:
         with pytest.raises(NotFound):

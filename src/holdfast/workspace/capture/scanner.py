@@ -170,6 +170,11 @@ class Scanner:
 
         return snapshot, remember
 
+    def follow(self, before: Node, head: Checkpoint | None) -> None:
+        """Take note that a restore brought the folder from one content to that of a checkpoint."""
+        if self.watching is not None:
+            self.watching.follow(before, self._root_of(head))
+
     def tracked_files(self) -> Callable[[str], bool]:
         """Return a function that tells whether git tracks a file; git's index is read when it is first called."""
         repository = user_git.repository_of(self.root)

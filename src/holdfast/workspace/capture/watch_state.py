@@ -3,6 +3,9 @@
 The memory is the result of the last scan. A partial scan (`holdfast.scan.partial_walk`) uses it only if the watch has
 missed nothing, the rules are the same, the newest checkpoint is the one of the memory, everything that the memory names
 is still in the store, and the last full scan is not too long ago. Otherwise the scan is full.
+
+A restore of this process makes its target the newest checkpoint. What it wrote, the watch reports; but ignored files
+that the target contains are saved, so the next scan also looks at every folder in which something was left out.
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ from holdfast.scan.dir_handles import Handles
 from holdfast.scan.partial_walk import InDoubt, Narrowed, SeenFolders, seen
 from holdfast.scan.walk import Listing, Walk
 from holdfast.scan.watch import Dirt, Watch
-from holdfast.workspace.capture.always_included import HeldAnyway
 from holdfast.workspace.stored.record import Node
 
 FULL_LOOK_EVERY_S = 600.0
@@ -50,6 +52,8 @@ class Memory(NamedTuple):
     basis: Basis
     tracked: Mapping[str, Any]
     watch: Watch
+    is_restored: bool = False
+    """Whether a restore made another checkpoint the newest one since."""
 
 
 class Watching:
@@ -157,6 +161,16 @@ class Watching:
         with self._guard:
             self._memory = None
 
+    def follow(self, before: Node, after: Node | None) -> None:
+        """Go on with the memory after a restore from one content to another; the caller has the store's lock.
+
+        Only if the memory has the content that the restore began with: another process may have seen more (P2).
+        """
+        with self._guard:
+            memory = self._memory
+            if memory is not None and memory.basis.root == before:
+                self._memory = memory._replace(basis=memory.basis._replace(root=after), is_restored=True)
+
     def _begin_in_child(self) -> None:
         """Start over in a forked child: what the fork copied belongs to the parent."""
         self._guard = threading.Lock()
@@ -195,7 +209,8 @@ class Turn:
         of._looks += 1
         self._look = of._looks
         if self._builds_on is not None and not watch.doubt:
-            dirt = _with_stale(of._dirt, self._builds_on.seen, given["wanted"])
+            is_stale = self._builds_on.is_restored or given["wanted"].is_stale()
+            dirt = _with_left_out(of._dirt, self._builds_on.seen) if is_stale else of._dirt.copy()
             try:
                 walk: Walk = Narrowed(handles, root, seen=self._builds_on.seen, dirt=dirt, watch=watch, **given)
                 listing = walk.run()
@@ -247,11 +262,10 @@ class Turn:
         return of._watch
 
 
-def _with_stale(dirt: Dirt, seen: SeenFolders, wanted: HeldAnyway) -> Dirt:
-    """Add ignored paths that the user's git index may now include, because the index changed."""
+def _with_left_out(dirt: Dirt, seen: SeenFolders) -> Dirt:
+    """Add the folders in which paths are ignored that the last checkpoint or the user's git index may now contain."""
     found = dirt.copy()
-    if wanted.is_stale():
-        for path, folder in seen.folders.items():
-            if folder.skipped or is_partly(folder.context):
-                found.add(path)
+    for path, folder in seen.folders.items():
+        if folder.skipped or is_partly(folder.context):
+            found.add(path)
     return found

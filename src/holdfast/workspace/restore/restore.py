@@ -90,6 +90,7 @@ class Restorer:
                 raise
             with contextlib.suppress(OSError):  # the restore is done; this only makes the next look faster
                 remember()
+                self._scanner.follow(snapshot.root, self._repository.head())
                 self._saver.git.remember()
             result = self._result(request, plan, steps, application, safety, state)
             is_touched = request.touch_ns is not None  # then everything restored is newer than any output

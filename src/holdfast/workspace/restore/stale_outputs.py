@@ -13,6 +13,7 @@ from itertools import islice
 
 from holdfast.model import Reason
 from holdfast.scan.cache import IGNORED, LEFT_OUT, MODE, MTIME, WIDTH, Folder
+from holdfast.scan.cached_folders import notable
 from holdfast.scan.dir_handles import Handles, join, upwards
 from holdfast.scan.ignore import BUILD_FOLDERS
 from holdfast.scan.walk import Listing
@@ -62,9 +63,10 @@ def _time_of(change: Change) -> int:
 
 def _newer(listing: Listing, handles: Handles, since_ns: int, changes: Mapping[str, Change]) -> Iterator[str]:
     budget = iter(range(_MOST_LOOKED_AT))
-    ignored = {path for path, folder in listing.folders.items() if folder.context}
+    folders = dict(notable(listing.folders))
+    ignored = {path for path, folder in folders.items() if folder.context}
     named: set[str] = set()
-    for path, folder in listing.folders.items():
+    for path, folder in folders.items():
         for name in _newer_files(folder, since_ns):
             full = join(path, name)
             top = [above for above in upwards(path) if above in ignored]

@@ -20,6 +20,7 @@ from holdfast.model import Reason
 from holdfast.scan import inotify
 from holdfast.scan.partial_walk import InDoubt, Narrowed
 from holdfast.scan.watch import Watch
+from holdfast.workspace.capture import file_reader
 from holdfast.workspace.capture import watch_state as module
 from waiting import settle
 
@@ -269,6 +270,69 @@ class TestWhatIsNotTold:
             assert content(ws, ws.save().id, "a/file", project.area) == b"new"
 
 
+class TestAfterARestore:
+    @pytest.mark.linux
+    def test_only_what_it_wrote_is_looked_at(self, project, ws: Workspace, looks: Looks) -> None:
+        project.write("a/file", b"new")
+        ws.restore("latest")
+        looks.all.clear()
+        settle(project.root)
+        assert not ws.save().is_new
+        assert looks.all == [{"", "a"}]  # its stage was in the workspace
+        project.write("b/file", b"new")
+        assert ws.save().files_changed == ["b/file"]
+        ws.undo()
+        looks.all.clear()
+        assert content(ws, ws.save().id, "a/file", project.area) == b"new"
+        assert looks.all == [{"", "a", "b"}]
+
+    @pytest.mark.linux
+    def test_folders_with_something_left_out_are_looked_at(self, project, ws: Workspace, looks: Looks) -> None:
+        project.write("c/.gitignore", b"*.bin\n")
+        project.write("c/big.bin", bytes(6_000_000))
+        settle(project.root)
+        assert not held(ws, "c/big.bin")
+        ws.save()
+        project.write("a/file", b"new")
+        ws.restore("latest")  # its target may contain what the rules leave out
+        ws.save()
+        assert looks.last == {"", "a", "c"}
+        ws.save()
+        assert "c" not in (looks.last or set())
+
+    def test_what_another_one_saved_before_it_is_not_taken_back(self, project, ws: Workspace) -> None:
+        with (project.root / "a/file").open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+            mapped[:3] = b"new"
+            theirs = project.open().save(rehash=True)
+            ws.restore(theirs.id)
+            project.write("b/file", b"new")
+            assert ws.save().files_changed == ["b/file"]
+
+    def test_a_scan_without_the_watch_is_not_forgotten(self, project, ws: Workspace) -> None:
+        project.write("c/.gitignore", b"*.bin\n")
+        project.write("c/big.bin", b"0" * 6_000_000)
+        ws.save()
+        with (project.root / "a/file").open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+            mapped[:3] = b"new"
+            other = project.open()
+            target = other.save(include=["c/big.bin"])
+            (project.root / "c/big.bin").unlink()
+            other.save()
+            project.write("c/big.bin", b"1" * 6_000_000)  # left out, but saved before it is replaced
+            assert ws.restore(target.id).written == ["c/big.bin"]
+            project.write("b/file", b"new")
+            assert ws.save().files_changed == ["b/file"]
+
+    def test_what_another_one_saves_after_it_is_not_taken_back(self, project, ws: Workspace) -> None:
+        project.write("b/file", b"mid")
+        ws.restore("latest")
+        with (project.root / "a/file").open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+            mapped[:3] = b"new"
+            assert project.open().save(rehash=True).files_changed == ["a/file"]
+            project.write("b/file", b"new")
+            assert ws.save().files_changed == ["b/file"]
+
+
 class TestDoubt:
     @pytest.mark.linux
     def test_ctrl_c_while_reading_events_causes_a_full_scan(
@@ -370,6 +434,7 @@ class TestDoubt:
         project.write("a/file-to-be", b"here")
         with monkeypatch.context() as patch:
             patch.setattr(os, "open", refuse)
+            patch.setattr(file_reader, "_read_files", None)  # it would not call `os.open`
             assert [entry.reason for entry in ws.save().uncovered] == [Reason.UNREADABLE]
         settle(project.root)
         assert ws.save().complete

@@ -46,6 +46,7 @@ _RESTORING = {
             "log --flat",
             {"click", "hashlib", "shlex", "holdfast.location.reports", *_NOT_FOR_LOG} | _READING | _RESTORING,
         ),
+        ("status", {"click", "hashlib", "base64", "shlex", "holdfast.workspace.pathspec"} | _RESTORING),
         ("save", {"shlex", "holdfast.location", "holdfast.adapters.agents.session_file"} | _RESTORING),
     ],
 )
@@ -63,7 +64,7 @@ def test_a_command_loads_only_its_own_file_and_what_it_needs(holdfast, project, 
         f"print(sorted({never!r} & (set(sys.modules) - before)))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    own = [] if command in ("--help", "log", "log --flat") else [f"holdfast.cli.commands.{command}"]
+    own = [] if command in ("--help", "log", "log --flat", "status") else [f"holdfast.cli.commands.{command}"]
     assert ran.stdout.splitlines()[-2:] == [str(own), "[]"]
 
 
@@ -86,6 +87,19 @@ def test_a_short_command_does_not_look_for_garbage(holdfast):
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "[] True"
+
+
+@pytest.mark.parametrize(("command", "cleans_up"), [("status", False), ("log", False), ("show", True)])
+def test_log_and_status_end_without_a_clean_up(holdfast, command, cleans_up):
+    """All they wrote is there nevertheless."""
+    holdfast.saved()
+    code = (
+        f"import atexit, os, sys; from holdfast.cli.start import main; sys.argv = ['holdfast', {command!r}];"
+        "atexit.register(os.write, 2, b'cleaned up'); sys.exit(main())"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "a1" in ran.stdout and ran.stdout.endswith("\n")
+    assert ran.stderr == ("cleaned up" if cleans_up else "")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

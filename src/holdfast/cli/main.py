@@ -23,6 +23,8 @@ _SAID = {
     "is not a valid float range": "is not a number",
 }
 _MESSAGE_MAX_CHARS = 1000
+only_read = False
+"""Whether `log` or `status` was answered without click: what they opened is closed, and no thread of theirs runs."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -42,13 +44,17 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _run(args: Sequence[str]) -> int:
+    global only_read
     if asked := fast_log.understood(args):
-        return fast_log.answer(*asked)
+        code = fast_log.answer(*asked)
+        only_read = True
+        return code
     if not args or "status" in args:
         from holdfast.cli import status_output  # start-up cost: only here
 
-        if status_output.understood(args) and (code := status_output.answer(args)) is not None:
-            return code
+        if status_output.understood(args) and (answered := status_output.answer(args)) is not None:
+            only_read = True
+            return answered
     import click  # inside `main`'s protection: loading it is most of the start-up time
 
     from holdfast.cli.group import group

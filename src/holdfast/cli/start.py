@@ -130,6 +130,8 @@ def _command() -> int:
             has_handler = False
         except KeyboardInterrupt:  # between the answer and this
             pass
+    if program.only_read:
+        os._exit(code)  # all is written and closed; the clean-up of the interpreter is a twentieth of `status`
     gc.freeze()  # no last collection either: the process ends
     return code
 

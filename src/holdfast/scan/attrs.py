@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import stat
-from base64 import b64decode, b64encode
+from binascii import a2b_base64, b2a_base64
 from typing import NamedTuple
 
 from holdfast.durable import platform
@@ -76,7 +76,7 @@ class Attr(NamedTuple):
         for part in self.extras.split(b","):
             if part.startswith(b"xattr."):
                 name, _, value = part[6:].partition(b"=")
-                found[os.fsdecode(_unquote(name))] = b64decode(value)
+                found[os.fsdecode(_unquote(name))] = a2b_base64(value)
         return found
 
     def without_link(self) -> Attr:
@@ -143,7 +143,7 @@ def _xattrs(fd: int) -> list[bytes]:
     for name in sorted(names):
         if is_kept_xattr(name):
             value = platform.get_xattr(fd, name)
-            found.append(b"xattr.%s=%s" % (_quote(os.fsencode(name)), b64encode(value)))
+            found.append(b"xattr.%s=%s" % (_quote(os.fsencode(name)), b2a_base64(value, newline=False)))
     return found
 
 

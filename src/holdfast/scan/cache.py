@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 import struct
-import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from sys import byteorder
 from typing import Any, NamedTuple, TypeAlias
+
+from isal import isal_zlib
 
 # The columns of an entry.
 MODE, INO, SIZE, MTIME, CTIME, NLINK, FLAGS = range(7)
@@ -253,7 +254,7 @@ def dump(folders: Iterable[Folder | memoryview], memo: object) -> bytes:
     parts += [each if isinstance(each, memoryview) else each.record or _record(each) for each in folders]
     checksum = 0
     for part in parts[2:]:
-        checksum = zlib.crc32(part, checksum)
+        checksum = isal_zlib.crc32(part, checksum)
     parts[1] = checksum.to_bytes(4, "big")
     return b"".join(parts)
 
@@ -272,7 +273,7 @@ def load_memo(data: bytes) -> tuple[object, int] | None:
     if at is None:
         return None
     with memoryview(data) as view, view[start:] as body:
-        if zlib.crc32(body).to_bytes(4, "big") != data[start - 4 : start]:
+        if isal_zlib.crc32(body).to_bytes(4, "big") != data[start - 4 : start]:
             return None  # P2: a flipped bit could name a file unchanged that is not; everything is read again
     return json.loads(data[start + 4 : at]), at
 

@@ -10,7 +10,11 @@ included.
 from __future__ import annotations
 
 import re
-from hashlib import blake2b
+
+try:
+    from _blake2 import blake2b  # not from `hashlib`: loading OpenSSL takes longer (start-up cost)
+except ImportError:  # a Python built without it
+    from hashlib import blake2b
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -493,7 +493,9 @@ def mounts_below(root: bytes) -> frozenset[str]:
     try:
         with open("/proc/self/mountinfo", "rb") as table:
             for line in table:
-                where = line.split(b" ", 5)[4].decode("unicode_escape").encode("latin-1")  # the kernel writes \\040
+                where = line.split(b" ", 5)[4]
+                if b"\\" in where:  # the kernel writes \\040
+                    where = where.decode("unicode_escape").encode("latin-1")
                 if where.startswith(prefix):
                     found.add(os.fsdecode(where[len(prefix) :]))
     except (OSError, IndexError, UnicodeDecodeError):

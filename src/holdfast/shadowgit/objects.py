@@ -6,8 +6,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from hashlib import sha1
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from isal import isal_zlib
 
@@ -34,7 +33,11 @@ LINK_MODE = 0o120000
 
 _RAW_ENTRY = rb"(?s)[0-7]+ [^\0]+\0.{20}"  # not compiled yet, as the patterns below: start-up cost
 _HEX = rb"[0-9a-f]{40}"
-EMPTY_TREE = sha1(b"tree 0\0").digest()
+_SMALL_BYTES = 4096
+_first = [*range(8)]
+"""One for each small object that is still hashed without OpenSSL: loading that takes longer than reading the last
+checkpoint (start-up cost)."""
+EMPTY_TREE = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 
 
 class TreeEntry(NamedTuple):
@@ -59,9 +62,24 @@ class PackEntry(NamedTuple):
 
 def object_id(kind: ObjectKind, data: bytes) -> bytes:
     """The name of an object: the SHA-1 of its kind, size and content."""
-    digest = sha1(b"%s %d\0" % (KIND_NAMES[kind], len(data)))
+    header = b"%s %d\0" % (KIND_NAMES[kind], len(data))
+    if _first and len(data) <= _SMALL_BYTES and (sha1 := _built_in_sha1()) is not None:
+        _first.pop()
+        return bytes(sha1(header + data).digest())
+    import hashlib  # start-up cost
+
+    digest = hashlib.sha1(header)
     digest.update(data)
     return digest.digest()
+
+
+def _built_in_sha1() -> Any:
+    """Python's own SHA-1: slower than OpenSSL's, and loaded sooner."""
+    try:
+        from _sha1 import sha1  # type: ignore[import-not-found]  # typeshed has no stub
+    except ImportError:  # a Python built without it
+        return None
+    return sha1
 
 
 def entry_header(kind: int, size: int) -> bytes:

@@ -17,16 +17,18 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import sha1
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from isal import isal_zlib
 
 from holdfast import durable
 from holdfast.errors import Damaged, Remedy
 from holdfast.shadowgit.objects import ObjectKind, PackEntry, encode_entry, object_id
+
+if TYPE_CHECKING:
+    import hashlib
 
 INDEX_MAGIC = b"\xfftOc\x00\x00\x00\x02"
 _OFS_DELTA, REF_DELTA = 6, 7
@@ -301,11 +303,11 @@ class Pack:
     @property
     def is_index_sound(self) -> bool:
         """Whether the index is, byte for byte, what was written, and so names all that is here."""
-        return bool(sha1(self._index[:-20]).digest() == self._index[-20:])
+        return bool(_sha1(self._index[:-20]).digest() == self._index[-20:])
 
     def checksum_problems(self) -> Iterator[str]:
         """Say whether the two files are, byte for byte, what was written."""
-        body, end = sha1(), max(0, self.size_bytes - 20)
+        body, end = _sha1(), max(0, self.size_bytes - 20)
         for start in range(0, end, _CHUNK_BYTES):
             body.update(self._peek(start, min(start + _CHUNK_BYTES, end)))
         trailer = self._peek(end, self.size_bytes)
@@ -463,7 +465,7 @@ class PackWriter:
         header = _PACK_HEADER.pack(b"PACK", 2, len(self._added))
         if self._written == 0:
             self._buffer[: _PACK_HEADER.size] = header
-            checksum = sha1(self._buffer).digest()
+            checksum = _sha1(self._buffer).digest()
         else:
             self._flush()
             durable.disk().pwrite(self._fd, header, 0)
@@ -511,11 +513,17 @@ def index_file(added: dict[bytes, tuple[int, int]], checksum: bytes) -> bytes:
             checksum,
         )
     )
-    return body + sha1(body).digest()
+    return body + _sha1(body).digest()
+
+
+def _sha1(data: bytes | bytearray | memoryview = b"") -> hashlib._Hash:
+    from hashlib import sha1  # start-up cost: OpenSSL, which reading needs only for `verify`
+
+    return sha1(data)
 
 
 def _checksum(path: str) -> bytes:
-    digest = sha1()
+    digest = _sha1()
     with open(path, "rb", buffering=0) as file:
         while piece := file.read(1 << 20):
             digest.update(piece)
@@ -547,7 +555,7 @@ def _entries(path: Path) -> tuple[dict[bytes, tuple[int, int]], bytes] | None:
         if size < 32 or os.pread(fd, 4, 0) != b"PACK":
             return None
         checksum = os.pread(fd, 20, size - 20)
-        body = sha1()
+        body = _sha1()
         for at in range(0, size - 20, _CHUNK_BYTES):
             body.update(os.pread(fd, min(_CHUNK_BYTES, size - 20 - at), at))
         if body.digest() != checksum:

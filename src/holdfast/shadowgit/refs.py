@@ -38,7 +38,7 @@ class Refs:
         found = self._packed_refs()
         for name in self.loose_refs():
             try:
-                found[name] = (self._tags / name).read_text("ascii", "replace").strip()
+                found[name] = (self._tags / name).read_bytes().decode("ascii", "replace").strip()
             except FileNotFoundError:
                 continue
         return found
@@ -84,7 +84,7 @@ class Refs:
     def ref(self, name: str) -> bytes:
         """The commit that a ref names. NotFound, or Damaged if it names none."""
         try:
-            text = (self._tags / name).read_text("ascii", "replace").strip()
+            text = (self._tags / name).read_bytes().decode("ascii", "replace").strip()
         except (FileNotFoundError, NotADirectoryError):
             text = self._packed_refs().get(name, "")
             if not text:

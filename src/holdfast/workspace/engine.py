@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.scan.limits import Limits
 from holdfast.workspace.capture.scanner import Scanner
-from holdfast.workspace.pathspec import Paths, as_text, parse_scope
 from holdfast.workspace.stored.object_sink import ObjectSink
 from holdfast.workspace.stored.repository import Repository
 from holdfast.workspace.stored.tree import TreeReader
@@ -21,6 +20,7 @@ from holdfast.workspace.stored.tree import TreeReader
 if TYPE_CHECKING:
     from holdfast.model import Changes, Checkpoint, CheckpointDiff, CheckpointRef, Uncovered
     from holdfast.workspace.capture.save import Saver
+    from holdfast.workspace.pathspec import Paths
     from holdfast.workspace.restore.recovery import Recoverer
     from holdfast.workspace.restore.restore import Restorer
     from holdfast.workspace.stored.record import Node
@@ -112,6 +112,8 @@ class Engine:
     def _between(
         self, a: CheckpointRef, b: CheckpointRef | None, paths: Paths | None
     ) -> tuple[Checkpoint, ObjectSink, _Between]:
+        from holdfast.workspace.pathspec import as_text, parse_scope  # start-up cost: a save does not need them
+
         repository = self._repository
         first = repository.find(a)
         sink = ObjectSink(repository.objects, keep_files=True)

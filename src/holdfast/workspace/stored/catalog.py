@@ -257,7 +257,7 @@ class Catalog:
 
     def _note(self) -> str:
         try:
-            return Path(f"{self._path}-agreed").read_text("ascii", "replace")
+            return Path(f"{self._path}-agreed").read_bytes().decode("ascii", "replace")
         except OSError:
             return ""
 
@@ -442,8 +442,8 @@ def _put(connection: sqlite3.Connection, rows: Iterable[tuple[Row, str]]) -> Non
 def _boot() -> str:
     """Return the boot id: a power loss may keep the times of a file and lose its content."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return file.read().strip().decode("ascii", "replace")
     except OSError:
         return _OF_THIS_PROCESS  # cannot be told: only its own notes are relied on
 

@@ -5,7 +5,6 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from hashlib import sha1
 from typing import NamedTuple
 
 from holdfast.errors import Damaged, NotFound, Remedy
@@ -76,6 +75,8 @@ def _checked(name: str, *, is_folder: bool) -> str:
 
 def link_of(paths: Iterable[str]) -> bytes:
     """Return the attribute that marks these paths as hard links of one file."""
+    from hashlib import sha1  # start-up cost, as in `shadowgit.objects`
+
     return sha1(b"\0".join(sorted(map(os.fsencode, paths)))).hexdigest()[:16].encode()
 
 

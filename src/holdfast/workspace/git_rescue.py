@@ -10,6 +10,7 @@ rescue makes the rest. A removed repository is built beside its place and rename
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from holdfast.workspace.stored.repository import Repository
 
 RESCUED = "refs/heads/rescued/"
 _MOST_NAMES = 1000
+_PLACE = r"(?:(?:\.\./)*\.git)?"  # at the folder or above it: nowhere else is a repository made that a store names (P7)
 _TRIES = 20
 _NOT_BROUGHT_BACK = "hooks, reflogs and remote-tracking refs are not recorded"
 _WHO = {
@@ -244,8 +246,9 @@ class Rescuer:
     def _recreate(self, work: Path, found: GitLosses) -> GitRescue:
         """Make the repository again, beside its place, and rename it."""
         place = Path(os.path.normpath(self._root / (self._data.place or ".git")))
-        if place.name != ".git" or os.path.lexists(place):
-            what = "was a linked worktree or a submodule" if place.name != ".git" else "has something at .git"
+        is_ordinary = re.fullmatch(_PLACE, self._data.place) is not None
+        if not is_ordinary or os.path.lexists(place):
+            what = "has something at .git" if is_ordinary else "was a linked worktree or a submodule"
             raise Conflict(f"{self._root} {what}", hint="Repair it with git worktree or git submodule, or move it.")
         new = place.with_name(".git.holdfast-rescue")
         if new.exists():

@@ -192,6 +192,19 @@ class TestVerdicts:
         folders["src"].key, folders["src"].record = (key[0], key[1], key[2], key[3], key[4]), b""
         assert "src" not in unchanged(dump(folders.values(), {}), root)
 
+    def test_name_added_in_the_tick_of_the_scan(self, root: Path) -> None:
+        """The times of a folder that had just changed cannot show another change (P2): it is listed again."""
+        folders = folders_of(scan_cache(root))
+        (root / "src" / "new.py").touch()
+        status = (root / "src").stat()
+        folders["src"].key = (
+            status.st_dev, status.st_ino, status.st_mode, status.st_mtime_ns, status.st_ctime_ns
+        )  # fmt: skip
+        folders["src"].trusted, folders["src"].record = False, b""
+        data = dump(folders.values(), {})
+        assert "src" not in unchanged(data, root)
+        assert "new.py" in walk(root, swept(data, root)).folders["src"].names
+
     def test_folder_replaced_by_link_to_it(self, root: Path) -> None:
         """The folder is the same one, but the walk does not come to it by this path any more."""
         data = scan_cache(root)

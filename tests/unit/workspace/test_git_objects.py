@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,12 +15,14 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.agents.hook import open_workspace
-from holdfast.errors import NotFound
+from holdfast.errors import HoldfastError, NotFound
 from holdfast.shadowgit import FILE_MODE
 from holdfast.workspace import Workspace, git_objects
 from holdfast.workspace.capture import git_hold
 from holdfast.workspace.git_losses import read_recorded
-from holdfast.workspace.stored.git_data import GitData, GitPack, extract
+from holdfast.workspace.stored.git_data import GitData, GitPack, extract, file_entry, read_git_data, write_git_data
+from holdfast.workspace.stored.object_sink import PackSink
+from holdfast.workspace.stored.record import write_commit
 from holdfast.workspace.upkeep.growth import Saved
 from waiting import wait_for
 
@@ -739,3 +742,36 @@ def test_save_while_another_holds_objects(
     workspace.save()
     recorded = read_recorded(workspace._repository, "latest", folder)
     assert made[0] in recorded.data.tips and not recorded.not_held
+
+
+def _craft(workspace: Workspace, **changes: Any) -> None:
+    """Change what the newest checkpoint keeps of git, as somebody who gives away a store can."""
+    repository, checkpoint = workspace._repository, workspace.get("latest")
+    contents, objects = repository.contents(checkpoint), repository.objects
+    with PackSink(objects) as sink:
+        data = read_git_data(objects, contents.git_data)
+        planted = file_entry(sink, "shared-index", b"planted")
+        data = data._replace(**changes, files=(*data.files, planted))
+        contents = contents._replace(git_data=write_git_data(sink, data))
+        repository.replace(sink.writer, checkpoint, contents, write_commit(sink, checkpoint, contents))
+
+
+@pytest.mark.parametrize("name", ["../planted", "hooks/planted", "planted", "sharedindex.0/../../planted"])
+def test_crafted_name_of_a_shared_index(folder: Path, workspace: Workspace, name: str) -> None:
+    workspace.save()
+    _craft(workspace, shared_index_name=name)
+    with contextlib.suppress(HoldfastError):
+        workspace.rescue_git("latest", index=True)
+    assert not list(folder.rglob("planted"))
+
+
+@pytest.mark.parametrize("place", ["../elsewhere/.git", "inner/.git", "../project/inner/.git"])
+def test_crafted_place_of_a_repository(folder: Path, workspace: Workspace, place: str) -> None:
+    """Its configuration can name programs: a repository comes back at the folder or above it, or not at all."""
+    for inner in (folder / "inner", folder.parent / "elsewhere"):
+        inner.mkdir()
+    workspace.save()
+    _craft(workspace, place=place)
+    with contextlib.suppress(HoldfastError):
+        workspace.rescue_git("latest")
+    assert not (folder / place).exists()

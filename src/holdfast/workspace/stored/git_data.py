@@ -12,6 +12,7 @@ share them like any content.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,8 @@ from holdfast.durable import parse_json, private
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, ObjectKind, TreeEntry, encode_tree
 from holdfast.workspace.stored.chunking import LARGE_FILES, Sink, Source, list_parts, write_parts
 from holdfast.workspace.stored.record import to_json
+
+_SHARED_INDEX = r"sharedindex\.[0-9a-f]{40}(?:[0-9a-f]{24})?"
 
 
 class GitPack(NamedTuple):
@@ -92,6 +95,8 @@ def read_git_data(source: Source, tree: bytes) -> GitData:
     wanted = frozenset(str(each) for each in held["wanted"])
     purged = tuple(str(each) for each in held["purged"])
     names = str(held["index"]), str(held["shared_index_name"]), str(held["place"])
+    if names[1] and re.fullmatch(_SHARED_INDEX, names[1]) is None:  # P7: a rescue writes a file of this name
+        raise ValueError("no name of a shared index")
     return GitData(tuple(packs), wanted, str(held["problem"]), purged, files, *names)
 
 

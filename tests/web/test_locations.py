@@ -11,6 +11,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from starlette.testclient import TestClient
@@ -27,6 +28,7 @@ from holdfast.web.site import Site
 from waiting import wait_for
 
 from .conftest import PORT
+from .crawling import crawl
 from .sessions import environment
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&\u202e\u2066\x1b[31m\x07"
@@ -197,6 +199,13 @@ class TestFlow:
             assert found.state["messages"] == ["m0", "m1"]
         assert client.client.post(address, data=fields, headers=origin).status_code == 409
 
+    def test_no_link_is_dead_and_every_page_is_json(self, url: str, environ: dict[str, str]) -> None:
+        client = Client([url], environ)
+        found = crawl(client.client, f"/l/{client.places.named[0].key}")
+        assert {url: status for url, status in found.items() if status != 200} == {}
+        reached = {urlsplit(url).path.rpartition("/")[2] for url in found}
+        assert {"checkpoint.json", "compare.json", "verify.json", "usage.json", "state"} <= reached
+
     def test_usage_and_errors(self, url: str, environ: dict[str, str]) -> None:
         client = Client([url], environ)
         assert client.get("/usage").status_code == 200
@@ -229,6 +238,13 @@ class TestTraining:
         assert "steps 3 to 5" in zoomed
         assert client.get(**{"from": "x"}).status_code == 400
         assert client.get(".json").json()["items"] == printed(environ, "log", runs[0])["items"]
+
+    def test_no_link_is_dead_and_every_page_is_json(self, runs: list[str], environ: dict[str, str]) -> None:
+        client = Client(runs, environ)
+        found = crawl(client.client, "/home")
+        assert {url: status for url, status in found.items() if status != 200} == {}
+        reached = {urlsplit(url).path.rpartition("/")[2] for url in found}
+        assert {"home.json", "checkpoint.json", "compare.json", "verify.json", "usage.json"} <= reached
 
     def test_tensors_are_compared(self, runs: list[str], environ: dict[str, str]) -> None:
         client = Client(runs, environ)
@@ -282,6 +298,25 @@ class TestIndex:
         assert client.get(".json").json()["items"] == printed(environ, "log", folder)["items"]
         assert "words" in client.get("/checkpoint").text
         assert client.get("/usage").status_code == 200
+
+    def test_documents_of_a_generation(self, folder: str, environ: dict[str, str]) -> None:
+        client = Client([folder], environ)
+        first = client.get("/documents.json", limit=1).json()
+        assert first == {"items": [{"name": "docs/cats.md", "chunks": 1}], "next": "docs/cats.md"}
+        rest = client.get("/documents.json", limit=1, after=first["next"], ref="1").json()
+        assert rest == {"items": [{"name": "docs/sea.md", "chunks": 1}], "next": None}
+        assert "More" in client.get("/documents", limit=1).text
+        text = client.get("/documents").text
+        assert text.index("docs/cats.md") < text.index("docs/sea.md")
+        assert client.get("/documents", ref="7").status_code == 404
+
+    def test_no_link_is_dead_and_every_page_is_json(self, folder: str, environ: dict[str, str]) -> None:
+        client = Client([folder], environ)
+        found = crawl(client.client, f"/l/{client.places.named[0].key}")
+        assert {url: status for url, status in found.items() if status != 200} == {}
+        reached = {urlsplit(url).path.rpartition("/")[2] for url in found}
+        assert {"documents", "search", "plan", "runs", "verify", "usage", "checkpoint"} <= reached
+        assert {"documents.json", "search.json", "plan.json", "runs.json", "verify.json", "usage.json"} <= reached
 
     def test_search_with_scores(self, project: Path, folder: str, environ: dict[str, str]) -> None:
         client = Client([folder], environ)

@@ -10,6 +10,7 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from starlette.testclient import TestClient  # noqa: F401  # marks these tests
@@ -17,12 +18,14 @@ from starlette.testclient import TestClient  # noqa: F401  # marks these tests
 from holdfast.errors import Refused
 from holdfast.web import looking
 from holdfast.web.answers import Query
+from holdfast.web.app import PAGES
 from holdfast.web.graph import Lane, Step, draw
 from holdfast.workspace import Workspace
 from holdfast.workspace.location import WorkspaceLocation
 from waiting import wait_for
 
 from .conftest import Pages
+from .crawling import crawl
 from .sessions import Session, picture
 
 
@@ -303,6 +306,17 @@ class TestLooking:
         workspace.save("new")
         wait_for(lambda: "Measuring" not in pages.get("usage").text)
         assert len(asked) == 2
+
+
+def test_no_link_is_dead_and_every_page_is_json(pages: Pages, workspace: Workspace, session: Session) -> None:
+    (session.project / "README.md").write_text("# Shop\n\nChanged.\n")
+    workspace.restore("baseline", ["config.toml"])
+    found = crawl(pages.client, f"/w/{pages.key}/timeline")
+    assert {url: status for url, status in found.items() if status != 200} == {}
+    reached = {urlsplit(url).path.split("/")[3] for url in found if url.startswith("/w/")}
+    names = {path.split("/")[3] for path in PAGES if path.startswith("/w/")}
+    assert names | {f"{name}.json" for name in names - {"turn"}} | {"raw"} <= reached
+    assert any(url.partition("?")[0].endswith(".json") for url in found if "/turn/" in url)
 
 
 class TestErrors:

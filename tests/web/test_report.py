@@ -25,6 +25,10 @@ BODY = "\n".join(f"MIIEpAIBAAKCAQEA{number:02}x9Yz8Wv7Ut6Sr5Qp4On3Ml2Kj1Ih0GfEdC
 def test_a_session_in_one_file(session: Session, workspace: Workspace) -> None:
     made = make_report(workspace, session.name)
     assert made.turns == 2
+    figures = re.findall(r"<dt>([^<]*)</dt><dd>(.*?)</dd>", made.html)
+    assert {name: re.sub("<[^>]*>", "", value) for name, value in figures} == {
+        "turns": "2", "checkpoints": "5", "files changed": "5", "lines": "+15 −4", "tool calls": "5",
+    }  # fmt: skip
     assert "The cart ignores the discount" in made.html
     assert "I will look at src/cart.py first." in made.html
     assert "len" in made.html

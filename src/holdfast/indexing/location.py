@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import NotFound
 from holdfast.escaping import without_password
@@ -38,6 +39,13 @@ _COLUMNS = (
     Column("chunks", "count"),
     Column("collection"),
 )
+
+
+class DocumentSize(NamedTuple):
+    """A document of a generation, and how many chunks it is cut into."""
+
+    name: str
+    chunks: int
 
 
 _List = list  # within the class, `list` is its method
@@ -149,6 +157,15 @@ class IndexLocation:
     def history(self, limit: int, before: int | None = None) -> _List[RunRecord]:
         """Return what was applied, newest first; the first may still go on."""
         return self._ledger.records(limit, before)
+
+    def documents(self, ref: str | None, limit: int, after: str = "") -> tuple[_List[DocumentSize], str | None]:
+        """Return documents of a generation in the order of their names, and the name after which there are more."""
+        number = self._find(ref).number
+        names = [row[0] for row in islice(self._ledger.all_docs(number, after), limit + 1)]
+        shown = names[:limit]
+        points = self._ledger.points(number, shown)
+        found = [DocumentSize(name, len(points.get(name, ()))) for name in shown]
+        return found, shown[-1] if len(names) > limit else None
 
     def _generations(self) -> _List[Generation]:
         """Newest first. There are a few: old ones are deleted."""

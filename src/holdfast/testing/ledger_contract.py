@@ -114,6 +114,7 @@ class LedgerContract:
             number = live(ledger).number
             ledger.publish(number, [document(name) for name in reversed(names)])
             assert [row[0] for row in ledger.all_docs(number)] == names == sorted(names)
+            assert [row[0] for row in ledger.all_docs(number, names[0])] == names[1:]
             assert ledger.docs(number, ["a"]) == {"a": ("a", "stamp", "content of a", 1)}
 
     def test_more_rows_than_a_page_are_gone_through(self, open_ledger: OpenLedger) -> None:

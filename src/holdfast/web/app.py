@@ -39,6 +39,7 @@ PAGES: dict[str, Callable[[Request], Answer]] = {
     "/l/{key}/usage": locations.usage,
     "/l/{key}/search": locations.search,
     "/l/{key}/runs": locations.runs,
+    "/l/{key}/documents": locations.documents,
     "/l/{key}/verify": work.verify,
     "/l/{key}/plan": work.plan,
 }

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _PAGE = 50
 _HITS = 20
+_DOCUMENTS = 200
 _STILL_S = 600.0  # without progress for longer, a run most likely was killed
 _PLOTTED_MAX = 2_000
 _CHILDREN_MAX = 100
@@ -174,6 +175,19 @@ def runs(request: Request) -> Answer:
     }
     document = {"items": [asdict(each) for each in shown], "next": values["next"]}
     return Answer("runs_fragment.html" if query.get("fragment") else "runs.html", values, lambda: document)
+
+
+def documents(request: Request) -> Answer:
+    """The documents of a generation of an index, by name."""
+    query = query_of(request)
+    limit = query.count("limit", _DOCUMENTS, 5_000)
+    with opened(request, query) as (place, location):
+        if place.kind.name != "index":
+            raise Refused(f"{place.kind.title} has no documents", hint="Choose an index.")
+        details = location.get(query.get("ref") or None)
+        found, more = location.documents(details.id, limit, query.get("after"))  # type: ignore[attr-defined]
+    values = {"place": place, "options": {}, "generation": details.id, "documents": found, "next": more}
+    return Answer("documents.html", values, lambda: {"items": [each._asdict() for each in found], "next": more})
 
 
 class Run(NamedTuple):

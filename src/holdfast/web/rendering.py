@@ -40,7 +40,7 @@ class Templates:
             "size": size, "count": count, "duration": duration, "ago": ago, "clock": clock, "day": day, "iso": iso,
             "as_address": as_address, "short": short,
             "first_line": first_line, "hidden": hidden, "lines": lines, "filled": filled_columns,
-            "imperative": imperative,
+            "imperative": imperative, "utc": utc,
             "pretty": lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=str),
             "thousands": lambda number: f"{number:,}",
         }  # fmt: skip
@@ -176,6 +176,12 @@ def imperative(words: str) -> str:
     """What was done, as what to do."""
     verb, space, rest = words.partition(" ")
     return {"Took": "Take", "Restored": "Restore"}.get(verb, verb) + space + rest
+
+
+def utc(moment: datetime) -> str:
+    """A time for a reader elsewhere."""
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def first_line(text: str) -> str:

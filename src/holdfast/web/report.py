@@ -114,6 +114,7 @@ def make_report(workspace: Workspace, session: str) -> Report:
         "workspace": redactor.clean(workspace.path.name),
         "session": redactor.clean(session),
         "turns": turns,
+        "figures": _figures(turns),
         "css": Markup(css),  # ours
         "first": pairs[0][0].when,
         "last": pairs[-1][0].when,
@@ -186,6 +187,19 @@ def _content(workspace: Workspace, ref: str, path: str) -> str:
         return found.read().decode("utf-8", "surrogateescape")
     except HoldfastError:
         return ""
+
+
+def _figures(turns: Iterable[ReportedTurn]) -> dict[str, int]:
+    """What all turns add up to; a file that several changed counts once."""
+    turns = list(turns)
+    lines = [each.summary.lines for each in turns]
+    return {
+        "checkpoints": sum(len(each.turn.checkpoints) for each in turns),
+        "files": len({file.path for each in turns for file in each.files}),
+        "added": sum(each.added or 0 for each in lines),
+        "removed": sum(each.removed or 0 for each in lines),
+        "tools": sum(said.role == "tool" for each in turns for said in each.messages),
+    }
 
 
 def _reported(

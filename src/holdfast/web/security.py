@@ -131,7 +131,9 @@ def _refused(scope: dict[str, Any], message: str, status: int = 403) -> Response
         error = {"kind": "refused", "message": message, "hint": "", "remedy": None}
         return JSONResponse({"error": error}, status_code=status)
     return HTMLResponse(
-        f'<!doctype html><html lang="en"><title>Holdfast</title><h1>Refused</h1><p>{message}</p>', status_code=status
+        f'<!doctype html><html lang="en"><meta name="viewport" content="width=device-width">'
+        f'<meta name="color-scheme" content="light dark"><title>Holdfast</title><h1>Refused</h1><p>{message}</p>',
+        status_code=status,
     )
 
 

@@ -344,10 +344,10 @@ class Tables(abc.ABC):
         )
         return {row[0]: tuple(row) for row in rows}
 
-    def all_docs(self, generation: int) -> Iterator[DocRow]:
-        """Iterate over documents in the byte order of names, a page at a time."""
+    def all_docs(self, generation: int, after: str = "") -> Iterator[DocRow]:
+        """Iterate over documents in the byte order of names, a page at a time; only over those `after` a name."""
         query = "SELECT name, stamp, content, recipe FROM doc WHERE generation = ? AND name > ? ORDER BY name"
-        return self._paged(query, "", generation)
+        return self._paged(query, after, generation)
 
     def doc_count(self, generation: int) -> int:
         return int((self._one("SELECT docs FROM generation WHERE number = ?", generation) or (0,))[0])

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import importlib
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.durable.os_errors import os_errors
 from holdfast.errors import NotFound, Refused
-from holdfast.escaping import without_password
+from holdfast.escaping import escape, without_password
 from holdfast.importers.model import Import, Imported, ImportPlan, ImportRequest, NotCarried
 from holdfast.importers.sqlite_source import sqlite_path
+from holdfast.location import KINDS as LOCATIONS
 from holdfast.location import is_url
 from holdfast.model import Progress
 
@@ -63,8 +65,8 @@ def open_import(request: ImportRequest, *, kind: str | None = None) -> Import:
 
 def _open(request: ImportRequest, kind: str | None) -> Import:
     file = sqlite_path(request.source) if is_url(request.source) else request.source
-    if file is not None and not os.path.lexists(file):
-        raise NotFound(f"{request.source} does not exist", hint="Name the folder, the file or the URL to import.")
+    if file is not None:
+        _check_there(file, request.source)
     known: Mapping[str, ImportKind] = {each.name: each for each in KINDS}
     if kind is not None:
         if kind not in known:
@@ -87,6 +89,22 @@ def _open(request: ImportRequest, kind: str | None) -> Import:
         names = " or ".join(each.name for each in found)
         raise Refused(f"{shown} may be read in several ways", hint=f"Say which: {names}.")
     return _Opened(found[0].load().open_source(request), request.source)
+
+
+def _check_there(file: str | os.PathLike[str], source: str) -> None:
+    """NotFound if there is no such file, Refused if it is Holdfast's own. OSError if it is an unreadable folder."""
+    try:
+        mode = os.lstat(file).st_mode if source else 0
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: NUL in the name
+        mode = 0
+    if not mode:
+        named = escape(source) or "''"
+        raise NotFound(f"{named} does not exist", hint="Name the folder, the file or the URL to import.")
+    if stat.S_ISDIR(mode):
+        os.scandir(file).close()
+        own = next((each for each in LOCATIONS if each.files and each.is_at(os.fspath(file))), None)
+        if own is not None:
+            raise Refused(f"{escape(source)} is {own.title} of Holdfast already", hint="Open it where it is.")
 
 
 def _is_of_other_database(source: str) -> bool:

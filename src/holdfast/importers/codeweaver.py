@@ -14,8 +14,10 @@ from typing import Any
 from holdfast import durable
 from holdfast.digest import digest
 from holdfast.errors import Damaged, HoldfastError, Refused
+from holdfast.escaping import without_password
 from holdfast.importers.model import Imported, ImportPlan, ImportRequest, Losses
 from holdfast.indexing import CheckpointManager, IndexingCheckpoint
+from holdfast.location import is_url
 from holdfast.model import Progress
 
 _MAX_BYTES = 64 << 20
@@ -39,6 +41,13 @@ def open_source(request: ImportRequest) -> CodeWeaverImport:
             "where to import the checkpoint is not said",
             hint="Name a folder as the target: the checkpoint_dir of your CheckpointManager.",
         )
+    if is_url(request.target):
+        raise Refused(
+            f"the target {without_password(request.target)} is a URL",
+            hint="Name a folder: the checkpoint_dir of your CheckpointManager.",
+        )
+    if os.path.lexists(request.target) and not os.path.isdir(request.target):
+        raise Refused(f"the target {request.target} is a file", hint="Name a folder, which may not exist yet.")
     return CodeWeaverImport(request.source, files, Path(request.target))
 
 

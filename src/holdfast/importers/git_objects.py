@@ -226,8 +226,8 @@ class GitObjects:
         return found
 
     def info_exclude(self) -> bytes:
-        """The content of its exclude file."""
-        return user_git.info_exclude(self._git)
+        """The content of its exclude file: what the tool never saved, so that a restore must keep it."""
+        return self._file(self._common / "info" / "exclude")
 
     def _refs(self) -> Iterator[bytes]:
         for line in self._file(self._common / "packed-refs").splitlines():
@@ -275,12 +275,18 @@ def _check_regular(folder: Path) -> None:
 
 
 def _regular_files(folder: Path) -> Iterator[Path]:
-    for where, folders, names in os.walk(folder):
+    """Yield the regular files of a folder. Unavailable if a folder cannot be read: it may name commits."""
+    for where, folders, names in os.walk(folder, onerror=_raise):
         folders.sort()
         for name in sorted(names):
             path = Path(where, name)
             if stat.S_ISREG(path.lstat().st_mode):
                 yield path
+
+
+def _raise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise Unavailable(f"{error.filename} cannot be read: {error.strerror}", hint="Check its permissions.")
 
 
 def _folder(entry: TreeEntry | None) -> bytes | None:

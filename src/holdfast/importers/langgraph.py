@@ -76,9 +76,8 @@ def recognize(source: str) -> bool:
     if not sqlite_source.is_sqlite(source):
         return False
     with sqlite_source.reading(source) as connection:
-        return bool(sqlite_source.columns(connection, "checkpoints")) and bool(
-            sqlite_source.columns(connection, "writes")
-        )
+        named = [sqlite_source.columns(connection, table) for table in _TABLES]
+        return all(named) and "thread_id" in named[0] | named[1]  # Holdfast's own tables have these names too
 
 
 def open_source(request: ImportRequest) -> StatesImport:

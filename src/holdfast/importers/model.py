@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from holdfast.errors import Refused
 from holdfast.model import Progress
 from holdfast.validation import checked_options
 
@@ -92,6 +93,17 @@ class Import(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def check_outside(target: str | os.PathLike[str], source: str | os.PathLike[str]) -> None:
+    """Refused if the folder to import into is the source, is in it, or is a file."""
+    into, of = os.path.realpath(target), os.path.realpath(source)
+    if into == of:
+        raise Refused("the target is the source itself", hint="Name another folder, which may not exist yet.")
+    if into.startswith(os.path.join(of, "")):
+        raise Refused(f"the target {target} is in the source, which is only read", hint="Name a folder outside of it.")
+    if os.path.lexists(into) and not os.path.isdir(into):
+        raise Refused(f"the target {target} is a file", hint="Name a folder, which may not exist yet.")
 
 
 class Losses:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from holdfast.errors import Damaged, NotFound, Refused
 from holdfast.escaping import escape_path
 from holdfast.importers.git_objects import BLOB_MAX_BYTES, Commit, GitObjects, TreeChange
-from holdfast.importers.model import Imported, ImportPlan, ImportRequest, Losses, NotCarried
+from holdfast.importers.model import Imported, ImportPlan, ImportRequest, Losses, NotCarried, check_outside
 from holdfast.importers.workspace_target import WorkspaceTarget
 from holdfast.model import Progress, Reason, Uncovered
 from holdfast.scan import user_git
@@ -68,6 +68,7 @@ def open_source(request: ImportRequest) -> ShadowGitImport:
             f"the folder {workspace} of these checkpoints does not exist",
             hint="If it was moved, name its new place as the target.",
         )
+    check_outside(workspace, git)  # a restore would change the source
     return ShadowGitImport(git, objects, workspace, request)
 
 
@@ -105,6 +106,7 @@ class ShadowGitImport:
 
     def plan(self, progress: Progress | None = None) -> ImportPlan:
         """Read all commits and trees, so that an invalid source is refused before anything is written."""
+        self._objects.info_exclude()  # Unavailable if it cannot be read
         history = self._read_history(progress)
         self._losses = Losses(history.losses)
         known = self._target.known()

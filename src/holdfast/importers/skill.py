@@ -146,8 +146,11 @@ def _places(source: Path) -> Iterator[Path]:
 
 def _is_record(place: Path) -> bool:
     """Whether a folder has the record of a checkpoint, readable or not."""
-    if not any((place / name).is_file() for name in _RECORDS):
-        return False
+    try:
+        if not any((place / name).is_file() for name in _RECORDS):
+            return False
+    except PermissionError:  # another tool's folder, unless its name says otherwise
+        return place.name.startswith("checkpoint-")
     if place.name.startswith("checkpoint-"):
         return True
     try:

@@ -21,10 +21,10 @@ from typing import Any
 from holdfast import durable
 from holdfast.errors import Conflict, Damaged, Extra, HoldfastError, NotFound, Refused
 from holdfast.escaping import escape
-from holdfast.importers.model import Imported, ImportPlan, ImportRequest, Losses
+from holdfast.importers.model import Imported, ImportPlan, ImportRequest, Losses, check_outside
 from holdfast.model import Progress
 from holdfast.safe_pickle import read_pickle
-from holdfast.training.checkpoints import is_url, open_run
+from holdfast.training.checkpoints import folder_of, is_url, open_run
 from holdfast.training.manager import CheckpointManager
 from holdfast.training.save import SaveRequest, prepare, save
 
@@ -94,8 +94,8 @@ def open_source(request: ImportRequest) -> TrainingImport:
         raise Refused(f"{request.source} is not a folder", hint="Name the folder that contains the checkpoints.")
     if request.target is None:
         raise Refused("where to import the checkpoints is not said", hint="Name a folder or s3://… as the target.")
-    if not is_url(request.target) and os.path.realpath(request.target) == os.path.realpath(folder):
-        raise Refused("the target is the source itself", hint="Name another folder, which may not exist yet.")
+    if not is_url(request.target):
+        check_outside(folder_of(request.target), folder)
     return TrainingImport(folder, request.target)
 
 

@@ -150,17 +150,25 @@ class IndexingCheckpoint:
                 hint=f"This version of Holdfast reads {SCHEMA_VERSION}; a newer one may read it.",
             )
         stored = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        missing = [
+            name for name in ("session_id", "start_time", "last_checkpoint") if not isinstance(stored.get(name), str)
+        ]
+        if missing:
+            raise Damaged(f"the checkpoint has no valid {missing[0]}", hint="An older one may be intact.")
         try:
             for name in ("start_time", "last_checkpoint"):
                 stored[name] = datetime.fromisoformat(stored[name])
                 stored[name].astimezone(UTC)  # OverflowError for a year that UTC does not have
+            for name, kind in _KINDS.items():
+                if not isinstance(stored.get(name), kind | None):
+                    raise TypeError(f"{name} is no {kind.__name__}")
+            for name, kind in _ITEMS.items():
+                if not all(isinstance(each, kind) for each in stored.get(name, ())):
+                    raise TypeError(f"{name} contains something that is no {kind.__name__}")
             stored["session_id"] = UUID(stored["session_id"])
             batch = stored.get("current_batch_id")
             stored["current_batch_id"] = UUID(batch) if batch else None
             stored["project_path"] = Path(stored["project_path"]) if stored.get("project_path") else None
-            for name, kind in _KINDS.items():
-                if not isinstance(stored.get(name), kind | None):
-                    raise TypeError(f"{name} is no {kind.__name__}")
             made = cls(**stored)
             made.to_dict()  # RecursionError for values that are nested too deeply to be written again
             return made
@@ -170,9 +178,10 @@ class IndexingCheckpoint:
 
 _KINDS = {
     "project_name": str, "files_with_errors": list, "batch_ids_completed": list, "errors": list, "settings": dict,
-    "fingerprint": dict, "settings_hash": str,
+    "fingerprint": dict, "settings_hash": str, "project_path": str, "current_batch_id": str,
 }  # fmt: skip
-"""Of what is stored in JSON as it is."""
+"""What each value is in JSON."""
+_ITEMS = {"files_with_errors": str, "batch_ids_completed": str, "errors": dict}
 _COUNTERS = (
     "files_discovered", "files_embedding_complete", "files_indexed",
     "chunks_created", "chunks_embedded", "chunks_indexed",

@@ -102,6 +102,12 @@ def test_unknown_fields_are_reported(source: Path, target: Path) -> None:
         json.dumps(VALUES | {"start_time": "soon"}),
         json.dumps(VALUES | {"project_path": None}),
         json.dumps(VALUES | {"files_discovered": "many"}),
+        json.dumps(VALUES | {"files_with_errors": [1]}),
+        json.dumps(VALUES | {"batch_ids_completed": [None]}),
+        json.dumps(VALUES | {"batch_ids_completed": None}),
+        json.dumps(VALUES | {"errors": ["ValueError"]}),
+        json.dumps(VALUES | {"current_batch_id": 5}),
+        json.dumps(VALUES | {"project_path": 7}),
     ],
 )
 def test_bad_file(source: Path, target: Path, text: str) -> None:

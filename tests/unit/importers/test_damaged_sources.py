@@ -242,6 +242,34 @@ def test_no_permission_to_read(kind: str, tmp_path: Path) -> None:
     assert (bytes_and_times(scene.folder), _stored(tmp_path, 0)) == (before, out)
 
 
+@pytest.mark.parametrize("kind", SCENES)
+def test_no_permission_to_enter_the_folder(kind: str, tmp_path: Path) -> None:
+    scene = _make(kind, tmp_path / "0")
+    before, out = bytes_and_times(scene.folder), _stored(tmp_path, 0)
+    scene.folder.chmod(0)
+    try:
+        with pytest.raises(Unavailable, match="ermission denied"):
+            unprivileged(lambda: run(scene.source, scene.target))
+    finally:
+        scene.folder.chmod(0o755)
+    assert (bytes_and_times(scene.folder), _stored(tmp_path, 0)) == (before, out)
+
+
+@pytest.mark.parametrize("name", ["refs", "refs/heads", "logs", "logs/refs", "info", "info/exclude"])
+def test_git_folder_without_permission(name: str, tmp_path: Path) -> None:
+    """Each may name commits, or what a restore must keep."""
+    scene = _make("git", tmp_path / "0")
+    place, out = scene.folder / name, _stored(tmp_path, 0)
+    mode = place.stat().st_mode
+    place.chmod(0)
+    try:
+        with pytest.raises(Unavailable, match=f"{name}.*: Permission denied"):
+            unprivileged(lambda: run(scene.source))
+    finally:
+        place.chmod(mode)
+    assert _stored(tmp_path, 0) == out
+
+
 @pytest.mark.parametrize("name", ["ckpt-1.pt", "ckpt-2.safetensors", "ckpt-3.pkl", "ckpt-1.meta.json"])
 def test_no_permission_to_read_one_training_file(name: str, tmp_path: Path) -> None:
     scene = _make("training", tmp_path / "0")
@@ -260,6 +288,35 @@ def test_empty_source(kind: str, tmp_path: Path) -> None:
     before, out = bytes_and_times(scene.folder), _stored(tmp_path, 0)
     with pytest.raises((Refused, Damaged, NotFound)):
         run(scene.source, scene.target)
+    assert (bytes_and_times(scene.folder), _stored(tmp_path, 0)) == (before, out)
+
+
+TARGETS: dict[str, tuple[str, Callable[[Scene], Path | str], str]] = {
+    "training into itself": ("training", lambda scene: scene.source, "the source itself"),
+    "training into a folder of it": ("training", lambda scene: scene.source / "imported", "is in the source"),
+    "training into a file": ("training", lambda scene: scene.source / "ckpt-1.pt", "is in the source"),
+    "training into another file": ("training", lambda scene: Path(__file__), "is a file"),
+    "codeweaver into a file": ("codeweaver", lambda scene: scene.source, "is a file"),
+    "codeweaver into a URL": ("codeweaver", lambda scene: "sqlite:///x.db", "is a URL"),
+    "git into itself": ("git", lambda scene: scene.source, "the source itself"),
+    "git into a folder of it": ("git", lambda scene: scene.source / "objects", "is in the source"),
+    "git into a file": ("git", lambda scene: scene.source / "HEAD", "does not exist"),
+    "llmfy into itself": ("llmfy", lambda scene: f"sqlite:///{scene.source}", "database of another program"),
+    "langgraph into itself": ("langgraph", lambda scene: f"sqlite:///{scene.source}", "database of another program"),
+    "llmfy into a folder": ("llmfy", lambda scene: scene.folder, "is not a flow store"),
+    "skill into a file": ("skill", lambda scene: Path(__file__), "does not exist"),
+    "claude into a file": ("claude", lambda scene: Path(__file__), "does not exist"),
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_wrong_target(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, target, message = TARGETS[name]
+    scene = _make(kind, tmp_path / "0")
+    monkeypatch.chdir(tmp_path / "0" / "out")
+    before, out = bytes_and_times(scene.folder), _stored(tmp_path, 0)
+    with pytest.raises((Refused, NotFound), match=message):
+        run(scene.source, target(scene))
     assert (bytes_and_times(scene.folder), _stored(tmp_path, 0)) == (before, out)
 
 

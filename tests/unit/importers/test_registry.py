@@ -5,12 +5,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import Damaged, NotFound, Refused, Unavailable
+from holdfast.flow import Checkpoint, CheckpointMetadata, open_states
 from holdfast.importers import KINDS, ImportRequest, open_import
+from holdfast.training import save_checkpoint
 from unit.importers.graphs import SCHEMA, database
 from unit.importers.scenes import Shadow, plan, praisonai, run
 from unprivileged import unprivileged
@@ -94,6 +97,23 @@ def test_empty_tables_of_a_tool_are_not_another(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(NotFound, match="no states"):
         run(tmp_path / "x.db", f"sqlite:///{tmp_path}/out.db")
+
+
+def test_what_holdfast_saved_is_no_source(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "run", 1, {"epoch": 1})
+    with pytest.raises(Refused, match="a training run of Holdfast already"):
+        plan(tmp_path / "run", tmp_path / "other")
+    with open_states(f"sqlite:///{tmp_path}/own.db") as own:
+        own.save(Checkpoint(CheckpointMetadata("c1", "s", datetime.now(UTC), node_name="plan", step=1), {"a": 1}))
+    with pytest.raises(Refused, match="nothing that can be imported"):
+        plan(tmp_path / "own.db", f"sqlite:///{tmp_path}/x.db")
+
+
+@pytest.mark.parametrize("name", ["", "a\0b"])
+def test_invalid_name(name: str, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="does not exist") as caught:
+        plan(name, tmp_path)
+    assert caught.value.message.partition(" does")[0] and "\0" not in caught.value.message
 
 
 def _database(folder: Path) -> Path:

@@ -68,9 +68,9 @@ def read_git_refs(git: Path, *, clock: Callable[[], int] = time.time_ns) -> tupl
     the clock that stamps files.
     """
     for _ in range(_READS):
-        folders = _ref_folders(common_dir(git))
+        folders = _watched_folders(common_dir(git))
         before = watched_stats(git, folders)
-        found = _read_once(git, folders)
+        found = _read_once(git)
         if watched_stats(git, folders) == before:
             newest = max((max(each[2:]) for each in before if each), default=0)
             return found, Watched(folders, before) if newest < clock() - RACY_NS else None
@@ -107,19 +107,17 @@ def decode_git_refs(data: bytes) -> GitRefs:
 def remote_tips(git: Path) -> set[str]:
     """Return the commits of all remote-tracking refs."""
     shared = common_dir(git)
-    found, rest = set(), [_REMOTES]
-    while rest:
-        folder = rest.pop()
-        rest += [f"{folder}/{name}" for name in _names(shared / folder, folders=True)]
-        found |= {_text(shared / folder / name) for name in _names(shared / folder, folders=False)}
+    found = {}
     for line in _text(shared / "packed-refs").splitlines():
         commit, _, name = line.partition(" ")
         if name.startswith(f"{_REMOTES}/"):
-            found.add(commit)  # a loose ref of that name may be newer; then the remote has both
-    return {text for text in found if _HASH.fullmatch(text)}
+            found[name] = commit
+    for folder in _remote_folders(shared):  # P1: a loose ref replaces the packed one, which a remote may have no more
+        found |= {f"{folder}/{name}": _text(shared / folder / name) for name in _names(shared / folder, folders=False)}
+    return {text for text in found.values() if _HASH.fullmatch(text)}
 
 
-def _read_once(git: Path, folders: list[str]) -> GitRefs:
+def _read_once(git: Path) -> GitRefs:
     shared = common_dir(git)
     head = _text(git / "HEAD")
     operation = under_way(git)
@@ -130,9 +128,7 @@ def _read_once(git: Path, folders: list[str]) -> GitRefs:
         problem = "its refs are in a reftable, which Holdfast does not read"
         return GitRefs(head, {}, [], operation, problem, others, index, kind, gaps)
     loose: dict[str, str] = {}
-    for folder in (
-        each for each in folders if not each.endswith("/HEAD")
-    ):  # before packed-refs: git adds a ref there before it removes the file
+    for folder in _ref_folders(shared):  # before packed-refs: git adds a ref there before it removes the file
         for name in _names(shared / folder, folders=False):
             text = _text(shared / folder / name)
             if _HASH.fullmatch(text) or text.startswith("ref: "):
@@ -175,15 +171,27 @@ def _stashes(shared: Path) -> list[tuple[str, str]]:
     return found[::-1]
 
 
+def _watched_folders(shared: Path) -> list[str]:
+    """Return the folders of all refs, and the HEAD of each worktree."""
+    heads = [f"worktrees/{name}/HEAD" for name in _names(shared / "worktrees", folders=True)]
+    return sorted([*_ref_folders(shared), *_remote_folders(shared), *heads])
+
+
 def _ref_folders(shared: Path) -> list[str]:
-    found, rest = [], ["refs"]
+    return [folder for folder in _folders_below(shared, "refs") if not folder.startswith(_REMOTES)]
+
+
+def _remote_folders(shared: Path) -> list[str]:
+    return _folders_below(shared, _REMOTES)
+
+
+def _folders_below(shared: Path, top: str) -> list[str]:
+    found, rest = [], [top]
     while rest:
         folder = rest.pop()
         found.append(folder)
-        inner = (f"{folder}/{name}" for name in _names(shared / folder, folders=True))
-        rest.extend(each for each in inner if each != _REMOTES)
-    found += [f"worktrees/{name}/HEAD" for name in _names(shared / "worktrees", folders=True)]
-    return sorted(found)
+        rest += [f"{folder}/{name}" for name in _names(shared / folder, folders=True)]
+    return found
 
 
 def _names(folder: Path, *, folders: bool) -> list[str]:

@@ -16,6 +16,7 @@ import pytest
 
 from holdfast.adapters.agents.hook import open_workspace
 from holdfast.errors import HoldfastError, NotFound
+from holdfast.scan import git_refs
 from holdfast.shadowgit import FILE_MODE
 from holdfast.workspace import Workspace, git_objects
 from holdfast.workspace.capture import git_hold
@@ -775,3 +776,99 @@ def test_crafted_place_of_a_repository(folder: Path, workspace: Workspace, place
     with contextlib.suppress(HoldfastError):
         workspace.rescue_git("latest")
     assert not (folder / place).exists()
+
+
+class TestRemotes:
+    """What the store leaves to a remote, until the remote may have it no more."""
+
+    @pytest.fixture
+    def hub(self, folder: Path, tmp_path: Path) -> Path:
+        """A remote that has `main`, and a branch that is nowhere else but here."""
+        hub = tmp_path / "hub.git"
+        _git(tmp_path, "init", "-q", "--bare", str(hub))
+        _git(folder, "remote", "add", "origin", str(hub))
+        _git(folder, "checkout", "-q", "-b", "topic")
+        _commit(folder, "work on a topic")
+        _git(folder, "push", "-q", "origin", "main", "topic")
+        _git(folder, "checkout", "-q", "main")
+        return hub
+
+    def _lose(self, folder: Path) -> str:
+        lost = _git(folder, "rev-parse", "topic")
+        _git(folder, "branch", "-q", "-D", "topic")
+        _forget(folder)
+        with pytest.raises(subprocess.CalledProcessError):
+            _git(folder, "cat-file", "-e", lost)
+        return lost
+
+    @pytest.mark.parametrize("has_new_files", [True, False])
+    def test_branch_that_was_deleted_there(
+        self, folder: Path, workspace: Workspace, hub: Path, has_new_files: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(git_refs, "RACY_NS", -(10**11))  # the cache of the record is trusted
+        first = workspace.save()
+        assert _packs(workspace) != []
+        _git(hub, "branch", "-q", "-D", "topic")
+        _git(folder, "fetch", "-q", "--prune")
+        if has_new_files:
+            (folder / "another").write_text("file")
+        assert workspace.save().is_new == has_new_files
+        assert first.id == workspace.list()[-1].id
+        lost = self._lose(folder)
+        assert [each.ref for each in workspace.rescue_git().refs] == ["refs/heads/rescued/topic"]
+        assert _git(folder, "rev-parse", "rescued/topic") == lost
+        assert _git(folder, "fsck", "--strict") == ""
+        assert workspace.verify().ok
+
+    def test_branch_that_was_replaced_there(
+        self, folder: Path, workspace: Workspace, hub: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its old commit stays in `packed-refs`, where git does not look for it any more."""
+        monkeypatch.setattr(git_refs, "RACY_NS", -(10**11))  # the cache of the record is trusted
+        _git(folder, "pack-refs", "--all")
+        workspace.save()
+        _git(hub, "update-ref", "refs/heads/topic", "main")
+        _git(folder, "fetch", "-q", "--force", "origin", "+refs/heads/*:refs/remotes/origin/*")
+        assert not workspace.save().is_new
+        lost = self._lose(folder)
+        workspace.rescue_git()
+        assert _git(folder, "rev-parse", "rescued/topic") == lost
+
+    def test_fetch_that_only_adds_packs_nothing(self, folder: Path, workspace: Workspace, hub: Path) -> None:
+        _git(folder, "checkout", "-q", "topic")
+        for text in ("not pushed", "neither is this"):
+            held = _commit(folder, text)
+            workspace.save()
+        before = _packs(workspace)
+        assert len(before) == 2
+        other = folder.parent / "other"
+        _git(folder.parent, "clone", "-q", str(hub), str(other))
+        _git(other, "checkout", "-q", "topic")
+        _commit(other, "of somebody else", "theirs")
+        _git(other, "push", "-q", "origin", "topic")
+        _git(folder, "fetch", "-q")
+        (folder / "another").write_text("file")
+        workspace.save()
+        assert _packs(workspace) == before
+        recorded = read_recorded(workspace._repository, "latest", workspace.path).data
+        assert held in recorded.tips and recorded.remotes == {
+            _git(folder, "rev-parse", f"origin/{name}") for name in ("main", "topic")
+        }
+
+    def test_commit_that_nothing_has_any_more(self, folder: Path, workspace: Workspace, hub: Path) -> None:
+        """What was pruned from the repository, too, cannot be compared: all is packed again."""
+        _git(folder, "checkout", "-q", "topic")
+        _commit(folder, "pushed on top")
+        _git(folder, "push", "-q", "origin", "topic")
+        _git(folder, "reset", "-q", "--hard", "HEAD~1")
+        _git(folder, "checkout", "-q", "main")
+        workspace.save()
+        _git(hub, "branch", "-q", "-D", "topic")
+        _git(folder, "fetch", "-q", "--prune")
+        (folder / ".git" / "ORIG_HEAD").unlink(missing_ok=True)
+        _forget(folder)
+        (folder / "another").write_text("file")
+        workspace.save()
+        lost = self._lose(folder)
+        workspace.rescue_git()
+        assert _git(folder, "rev-parse", "rescued/topic") == lost

@@ -107,7 +107,7 @@ class GitHolder:
 
     def _hold_all(self, git: Path, *, is_limited: bool) -> bool:
         try:
-            for pending in self._pending():
+            for pending in self._pending(git):
                 self._hold(git, pending)
         except TimeoutError:
             with contextlib.suppress(OSError):
@@ -117,12 +117,17 @@ class GitHolder:
             durable.disk().unlink(str(self._slow))
         return True
 
-    def _pending(self) -> list[_Pending]:
-        """Return checkpoints that want objects, oldest first: each may be the only one that names a dropped stash."""
+    def _pending(self, git: Path) -> list[_Pending]:
+        """Return checkpoints that want objects, oldest first: each may be the only one that names a dropped stash.
+
+        So does the newest if a remote has no more what its packs were made without.
+        """
         found = []
-        for row in self._repository.catalog.newest(limit=_LOOK_BACK, session=None, safety=True):
+        for number, row in enumerate(self._repository.catalog.newest(limit=_LOOK_BACK, session=None, safety=True)):
             pending = self._read(self._repository.checkpoint(row))
-            if pending is not None and pending.data.wanted:
+            if pending is not None and (
+                pending.data.wanted or (not number and pending.data.remotes - remote_tips(git))
+            ):
                 found.append(pending)
         return found[::-1]
 
@@ -145,7 +150,7 @@ class GitHolder:
         except Unavailable as error:
             data, pack = before._replace(wanted=frozenset(), problem=error.message), None
         with self._writing():
-            self._attach(work, pending.checkpoint, data, pack)
+            self._attach(work, pending, data, pack)
 
     def _newest_packs(self, pending: _Pending) -> GitData:
         """Return the data of the checkpoint, with packs that were added to others since it was saved."""
@@ -153,7 +158,7 @@ class GitHolder:
         newest = self._read(self._repository.checkpoint(row)) if row is not None else None
         if newest is None or not wanted_tips(pending.refs) & pending.data.tips <= newest.data.tips:
             return pending.data
-        return pending.data._replace(packs=newest.data.packs)
+        return pending.data._replace(packs=newest.data.packs, remotes=newest.data.remotes)
 
     # packing, without the lock
 
@@ -162,8 +167,11 @@ class GitHolder:
         every = wanted_tips(pending.refs)
         scratch = GitScratch(work / "scratch", self._program, git, pending.refs.object_format)
         remote = scratch.kinds(remote_tips(git), timeout_s=self._left()).keys()
+        before = before._replace(packs=self._complete_packs(scratch, before, every, remote), remotes=frozenset(remote))
         kept = self._packs_to_keep(scratch, before.packs, every, remote)
         covered = {tip for pack in kept for tip in pack.tips}
+        if every <= covered and kept == before.packs:
+            return before._replace(wanted=frozenset()), None
         start = self._start(scratch, pending, every - covered)
         known = scratch.kinds(covered, timeout_s=self._left()).keys()
         without = [f"^{name}" for name in sorted(known | remote)]
@@ -180,6 +188,29 @@ class GitHolder:
         name, mode, oid = _store_pack(work, file)
         made = GitPack(sorted(start.tips), mode, oid, file.stat().st_size)
         return data._replace(packs=(*kept, made)), name
+
+    def _complete_packs(
+        self, scratch: GitScratch, before: GitData, every: Set[str], remote: Set[str]
+    ) -> tuple[GitPack, ...]:
+        """Return the packs, without the tips of which a remote had a part that it may have no more (P1): after a branch
+        was deleted there, or replaced by a push."""
+        lost = before.remotes - remote
+        if not lost:
+            return before.packs
+        tips = {tip for tip in before.tips if not tip.startswith(INDEX)}
+        there = scratch.kinds(tips | before.remotes, timeout_s=self._left()).keys()
+        if lost <= there:
+            begin = sorted(tips & there)
+            needed = self._run(scratch, ["rev-list"], begin, [f"^{each}" for each in sorted(remote)])
+            held = self._run(scratch, ["rev-list"], begin, [f"^{each}" for each in sorted(before.remotes & there)])
+            if set(needed.split()) <= set(held.split()):
+                valid = (tips & there) | every | {tip for tip in before.tips if tip.startswith(INDEX)}
+                return tuple(each._replace(tips=sorted(valid & {*each.tips})) for each in before.packs)
+        gone = (every & tips) - there  # only the packs have these
+        packs = [each._replace(tips=sorted(gone & {*each.tips})) for each in before.packs]
+        while packs and not packs[-1].tips:
+            packs.pop()
+        return tuple(packs)
 
     def _packs_to_keep(
         self, scratch: GitScratch, packs: tuple[GitPack, ...], every: Set[str], remote: Set[str]
@@ -302,7 +333,7 @@ class GitHolder:
 
     # storing, under the lock
 
-    def _attach(self, work: Path, target: Checkpoint, data: GitData, pack: str | None) -> None:
+    def _attach(self, work: Path, was: _Pending, data: GitData, pack: str | None) -> None:
         """Put the pack into the store, and let the checkpoint, and the newest, refer to it."""
         if pack is not None:
             for suffix in (".idx", ".pack"):  # readers skip an index without a pack
@@ -312,16 +343,17 @@ class GitHolder:
         objects = self._repository.objects
         if not all(objects.has_whole(each.mode, each.oid) for each in data.packs):
             return  # they are of a checkpoint that was deleted meanwhile: the next run begins without them
-        newest = self._repository.catalog.greatest()
+        newest, target = self._repository.catalog.greatest(), was.checkpoint
         for key in dict.fromkeys([target.id, newest.id if newest else target.id]):
             row = self._repository.catalog.by_id(key)
             pending = self._read(self._repository.checkpoint(row)) if row is not None else None
-            if pending is None or not pending.data.wanted:
+            if pending is None or not (pending.data.wanted or (key == target.id and pending.data == was.data)):
                 continue  # deleted or purged meanwhile
             if key != target.id and not wanted_tips(pending.refs) & pending.data.tips <= data.tips:
                 continue  # it holds something else: its own turn comes
             wanted = frozenset(wanted_tips(pending.refs) - data.tips) if key != target.id else data.wanted
-            self._replace(pending, pending.data._replace(packs=data.packs, problem=data.problem, wanted=wanted))
+            held = pending.data._replace(packs=data.packs, remotes=data.remotes, problem=data.problem, wanted=wanted)
+            self._replace(pending, held)
 
     def _replace(self, pending: _Pending, data: GitData) -> None:
         with PackSink(self._repository.objects) as sink:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from holdfast import durable
 from holdfast.errors import Damaged, NotFound
 from holdfast.scan.git_index import read_index
-from holdfast.scan.git_refs import GitRefs, Watched, encode_git_refs, read_git_refs, watched_stats
+from holdfast.scan.git_refs import GitRefs, Watched, encode_git_refs, read_git_refs, remote_tips, watched_stats
 from holdfast.scan.user_git import common_dir
 from holdfast.shadowgit import FOLDER_MODE, ObjectKind, TreeEntry
 from holdfast.workspace.stored.chunking import Cutting, write_parts
@@ -48,7 +48,7 @@ class GitRecorder:
         self._file = repository.own / "git.cache"
         self._new: dict[str, Any] | None = None
         self.is_wanting = False
-        """Whether the last record names objects that are not held."""
+        """Whether the last record names objects that are not held, or that a remote had and may have no more."""
 
     def record(self, sink: ObjectSink, git: Path | None) -> RecordedGit:
         """Store the record. Never fails because of git (P4)."""
@@ -63,7 +63,7 @@ class GitRecorder:
         found, watched = read_git_refs(git)
         names = sink.add(ObjectKind.BLOB, encode_git_refs(found))
         data = self._data(sink, git, found, cached)
-        self.is_wanting = bool(data.wanted)
+        self.is_wanting = bool(data.wanted or data.remotes - remote_tips(git))
         recorded = RecordedGit(names, write_git_data(sink, data))
         self._new = None if watched is None else _encode(git, watched, recorded, wanting=self.is_wanting)
         return recorded

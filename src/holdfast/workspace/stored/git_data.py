@@ -2,6 +2,7 @@
 
 held.json    which commits are held, in which pack
 packs/N      packs of the user's objects, as the git program wrote them
+remotes      the commits of remote-tracking refs that the packs were made without
 index        the index; shared-index: the file that a split index builds on
 config       the configuration of the repository; shallow: where the history of a shallow clone ends
 
@@ -23,6 +24,7 @@ from holdfast.workspace.stored.chunking import LARGE_FILES, Sink, Source, list_p
 from holdfast.workspace.stored.record import to_json
 
 _SHARED_INDEX = r"sharedindex\.[0-9a-f]{40}(?:[0-9a-f]{24})?"
+_REMOTES = b"remotes"
 
 
 class GitPack(NamedTuple):
@@ -53,6 +55,8 @@ class GitData(NamedTuple):
     shared_index_name: str = ""
     place: str = ""
     """Where the git directory is, relative to the workspace."""
+    remotes: frozenset[str] = frozenset()
+    """What remotes had when the packs were made: the packs lack what these reach."""
 
     @property
     def tips(self) -> set[str]:
@@ -76,6 +80,9 @@ def write_git_data(sink: Sink, data: GitData) -> bytes:
         "place": data.place,
     }
     entries = [TreeEntry(FILE_MODE, b"held.json", sink.add(ObjectKind.BLOB, to_json(held))), *data.files]
+    if data.remotes:
+        text = "".join(f"{each}\n" for each in sorted(data.remotes))
+        entries.append(TreeEntry(FILE_MODE, _REMOTES, sink.add(ObjectKind.BLOB, text.encode())))
     if data.packs:
         packs = [TreeEntry(pack.mode, b"%d" % number, pack.oid) for number, pack in enumerate(data.packs)]
         entries.append(TreeEntry(FOLDER_MODE, b"packs", sink.add(ObjectKind.TREE, encode_tree(packs))))
@@ -91,13 +98,14 @@ def read_git_data(source: Source, tree: bytes) -> GitData:
     for number, row in enumerate(held["packs"]):
         entry = found[b"%d" % number]
         packs.append(GitPack([str(tip) for tip in row["tips"]], entry.mode, entry.oid, int(row["bytes"])))
-    files = tuple(entry for name, entry in entries.items() if name not in (b"held.json", b"packs"))
+    files = tuple(entry for name, entry in entries.items() if name not in (b"held.json", b"packs", _REMOTES))
+    remotes = source.blob(entries[_REMOTES].oid).decode("ascii").split() if _REMOTES in entries else ()
     wanted = frozenset(str(each) for each in held["wanted"])
     purged = tuple(str(each) for each in held["purged"])
     names = str(held["index"]), str(held["shared_index_name"]), str(held["place"])
     if names[1] and re.fullmatch(_SHARED_INDEX, names[1]) is None:  # P7: a rescue writes a file of this name
         raise ValueError("no name of a shared index")
-    return GitData(tuple(packs), wanted, str(held["problem"]), purged, files, *names)
+    return GitData(tuple(packs), wanted, str(held["problem"]), purged, files, *names, frozenset(remotes))
 
 
 def file_entry(sink: Sink, name: str, data: bytes) -> TreeEntry:

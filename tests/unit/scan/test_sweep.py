@@ -24,7 +24,7 @@ from examples import examples
 from holdfast.errors import Unavailable
 from holdfast.model import Reason
 from holdfast.scan import cache, sweep
-from holdfast.scan.cache import Folder, dump, load, records_at
+from holdfast.scan.cache import YOUNG, Folder, dump, load, records_at
 from holdfast.scan.cached_folders import CachedFolders, encoded, notable, removed
 from holdfast.scan.dir_handles import Handles
 from holdfast.scan.ignore import Rules
@@ -204,6 +204,18 @@ class TestVerdicts:
         data = dump(folders.values(), {})
         assert "src" not in unchanged(data, root)
         assert "new.py" in walk(root, swept(data, root)).folders["src"].names
+
+    def test_file_changed_in_the_tick_of_the_scan(self, root: Path) -> None:
+        """The times of a file that had just changed cannot show another change (P2): it is read again."""
+        folders = folders_of(scan_cache(root))
+        place = folders["src"].place("one.py")
+        assert place is not None
+        folders["src"].set_status(place, (root / "src/one.py").stat(), YOUNG)
+        folders["src"].record = b""
+        data = dump(folders.values(), {})
+        assert "src" not in unchanged(data, root)
+        listing = walk(root, swept(data, root))
+        assert [(folder.path, folder.names[at]) for folder, at in listing.pending] == [("src", "one.py")]
 
     def test_folder_replaced_by_link_to_it(self, root: Path) -> None:
         """The folder is the same one, but the walk does not come to it by this path any more."""

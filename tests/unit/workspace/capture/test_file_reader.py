@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Unavailable
+from holdfast.scan import sqlite_files
 from holdfast.scan.cache import CTIME, FAILED, WIDTH, Folder
 from holdfast.scan.dir_handles import Handles
 from holdfast.shadowgit import ObjectKind, ObjectStore, PackEntry, object_id
@@ -247,6 +248,30 @@ class TestFolders:
         other = subprocess.run([sys.executable, "-c", code, str(root / "file-0")], capture_output=True, text=True)
         connection.close()
         assert "database is locked" in other.stderr
+
+    def test_kept_database_is_not_opened_again(self, tmp_path: Path, store: ObjectStore) -> None:
+        """A new database is an empty file: only the kept descriptor tells that it is one (P1)."""
+        root = tmp_path / "root"
+        folder = folder_with(root, [b""])
+        connection = sqlite3.connect(root / "file-0", isolation_level=None)
+        connection.execute("PRAGMA journal_mode = MEMORY")
+        connection.execute("BEGIN IMMEDIATE")
+        with Handles(str(root)) as handles, sqlite_files.reading("file-0", os.O_RDONLY, handles.open("")):
+            pass
+        assert read_folder(root, folder, ObjectSink(store)) == (True, ["file-0"])
+        code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('CREATE TABLE t (x)')"
+        other = subprocess.run([sys.executable, "-c", code, str(root / "file-0")], capture_output=True, text=True)
+        connection.close()
+        assert "database is locked" in other.stderr
+
+    @pytest.mark.parametrize("part", sqlite_files.PARTS)
+    def test_sidecars_are_read_one_by_one(self, tmp_path: Path, store: ObjectStore, part: str) -> None:
+        """Closing one could lose locks of its database, whatever is in it (P1)."""
+        folder = folder_with(tmp_path / "root", [b"content"])
+        (tmp_path / "root" / "file-0").rename(tmp_path / "root" / f"file{part}")
+        folder.names[0] = f"file{part}"
+        folder.set_status(0, (tmp_path / "root" / f"file{part}").stat(), 0)
+        assert read_folder(tmp_path / "root", folder, ObjectSink(store)) == (True, [f"file{part}"])
 
     @native
     @pytest.mark.parametrize("places", [[2], [-1], ["0"], [0]])

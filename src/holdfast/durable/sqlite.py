@@ -100,6 +100,8 @@ class Upgrade(NamedTuple):  # a dataclass would cost each start of the program h
     rewrites_file: bool = False
     """Whether most of the file changes: it is compacted afterwards, and a file that cannot be written (or a disk that
     is full) is read from an upgraded copy in memory."""
+    later: frozenset[int] = frozenset()
+    """Later versions that `run` upgrades, too; the file's `user_version` is the old one while it runs."""
 
 
 class Layout(NamedTuple):
@@ -254,7 +256,8 @@ class DatabaseFile:
         upgrade = self.layout.upgrade
         if (
             upgrade is not None
-            and signature == (upgrade.application, upgrade.version)
+            and application == upgrade.application
+            and version in {upgrade.version, *upgrade.later}
             and upgrade.tables in (None, _tables(db))
         ):
             return "old"

@@ -4,6 +4,9 @@ A commit is one SQLite transaction: whatever kills the process, the file contain
 are inserted before their row, in that transaction; those of the base exist because the transaction looks the base up.
 With `synchronous=FULL` (the default) a commit survives a power loss; with `NORMAL` the last few commits may be lost,
 each as a whole.
+
+Small parts share a row, a **pack** of up to a page: a first load of a long session reads few rows. A pack is written in
+the transaction of the commit that adds to it, and without a part in the one that frees the part.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.flow import store
 from holdfast.flow.store import (
     ANYTHING,
+    NAME_BYTES,
     Anything,
     Base,
     CheckpointRow,
@@ -38,8 +42,9 @@ from holdfast.flow.store import (
     live_names,
 )
 from holdfast.flow.validation import check_name, escape, unescape
+from holdfast.serde.msgpack import decode_byte_strings
 
-_VERSION = 2
+_VERSION = 3
 _APPLICATION = 0x486F6C64  # "Hold"
 _LOG_PAGES = {"NORMAL": 1000, "FULL": 128, "EXTRA": 128}
 """How long the log may get: where each commit is synced, a short one, soon overwritten, is several times as fast."""
@@ -64,17 +69,31 @@ SELECT {_COLUMNS} WHERE s.number IN (
 ) ORDER BY newest DESC
 """
 """Counts only the rows of sessions that are listed."""
-_SIZE = """
+_PACK_NAME_BYTES = 8
+"""The name of a pack has another size than that of a part."""
+_PACK_BYTES = 8100
+"""A row of this size fills a page: to add to it writes one page, as adding a row does."""
+_LARGE_BYTES = 4096
+"""Larger parts have a row of their own."""
+_PACK_HEADER = b"\xdd"  # of a MessagePack array; four bytes with its length follow
+_ENTRY_BYTES = 28
+"""What a pack needs for a part besides its refs and its data: its name, and three MessagePack headers."""
+_IS_PACK = f"length(name) = {_PACK_NAME_BYTES}"
+_PART_BYTES = f"ifnull(sum(length(refs) + length(data) - 5 * ({_IS_PACK})), 0)"
+_SIZE = f"""
 SELECT s.session,
     (SELECT ifnull(sum(length(meta) + length(refs) + length(shape)), 0) FROM checkpoints WHERE owner = s.number)
     + (SELECT ifnull(sum(length(data)), 0) FROM writes w WHERE w.tenant = s.tenant AND w.session = s.session),
     s.family,
-    (SELECT ifnull(sum(length(refs) + length(data)), 0) FROM parts p WHERE p.family = s.family AND p.tenant = s.tenant),
+    (SELECT {_PART_BYTES} FROM parts p WHERE p.family = s.family AND p.tenant = s.tenant)
+    - {_ENTRY_BYTES} * (SELECT count(*) FROM packed k WHERE k.family = s.family AND k.tenant = s.tenant),
     (SELECT count(*) FROM sessions o WHERE o.family = s.family AND o.tenant = s.tenant
         AND EXISTS (SELECT 1 FROM checkpoints WHERE owner = o.number))
 FROM sessions s WHERE s.tenant = ? AND s.session = ? AND NOT s.deleted
 """
 _DENSE = 2
+_DENSE_PACKS = 0.5
+"""How many rows there may be between the first and the last of a state, for each of its parts, to read all of them."""
 _MANY = 500
 """Values in one query: older SQLite takes up to 999."""
 
@@ -82,20 +101,23 @@ _LAST_PART = "(SELECT ifnull(max(number), 0) FROM parts)"
 _GREATEST = "(SELECT ifnull(max(sequence), 0) FROM checkpoints)"
 _KNOWN = f"""
 SELECT s.number, s.family, s.deleted, c.sequence, c.digest,
-    CASE WHEN :base IS NULL THEN {_LAST_PART} + 1 ELSE (
-        SELECT b.first_part FROM checkpoints b JOIN sessions t ON t.number = b.owner
-        WHERE b.sequence = :base AND b.digest = :base_digest AND t.tenant = :tenant
-    ) END
+    CASE WHEN :base IS NULL THEN {_LAST_PART} + 1 ELSE b.first_part END, b.last_part
 FROM (SELECT 1) LEFT JOIN sessions s ON s.tenant = :tenant AND s.session = :session
     LEFT JOIN checkpoints c ON c.owner = s.number AND c.namespace = :namespace AND c.checkpoint_id = :checkpoint_id
+    LEFT JOIN checkpoints b ON b.sequence = :base AND b.digest = :base_digest
+        AND EXISTS (SELECT 1 FROM sessions t WHERE t.number = b.owner AND t.tenant = :tenant)
 """
 """All that a commit must know: the session, the row at its place, and where the parts of its base begin (without one:
-new parts), which is NULL if the base has changed."""
+new parts), which is NULL if the base has changed, and end."""
 _ADD_PART = "INSERT OR IGNORE INTO parts (tenant, family, name, refs, data) VALUES (?, ?, ?, ?, ?)"
+_ADD_PACK = (
+    f"INSERT INTO parts (tenant, family, name, refs, data) VALUES (?, ?, randomblob({_PACK_NAME_BYTES}), x'', ?)"
+)
+_ADD_NAME = "INSERT OR REPLACE INTO packed (tenant, family, name, pack) VALUES (?, ?, ?, ?)"
 _ADD_ROW = (
     "INSERT INTO checkpoints (sequence, owner, namespace, checkpoint_id, parent_id, run_id, saved_at, digest, meta,"
     f" refs, shape, first_part, last_part) VALUES ((SELECT max({_GREATEST}, greatest) + 1 FROM numbers),"
-    f" ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_LAST_PART})"
+    f" ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ifnull(?, {_LAST_PART}))"
 )
 _NUMBER = "SELECT number, family FROM sessions WHERE tenant = ? AND session = ?"
 _IS_KNOWN = "SELECT 1 FROM sessions WHERE tenant = ? AND session = ?"
@@ -160,7 +182,7 @@ class SQLiteStore:
         names = {"tenant": self._key, "session": session, "namespace": namespace, "checkpoint_id": checkpoint_id}
         base_sequence, base_digest = base or (None, None)
         found = db.execute(_KNOWN, names | {"base": base_sequence, "base_digest": base_digest})
-        number, family, is_deleted, sequence, digest, first_part = found.fetchone()
+        number, family, is_deleted, sequence, digest, first_part, last_part = found.fetchone()
         if sequence is not None and digest == row.digest:
             return int(sequence)
         if is_deleted and reopen and family != row.family:
@@ -176,13 +198,73 @@ class SQLiteStore:
         if first_part is None or family not in (None, row.family):
             raise Stale
         if parts:
-            db.executemany(_ADD_PART, [(self._key, row.family, *part) for part in parts])
+            last_part = self._add_parts(db, row.family, parts, last_part)
         if sequence is not None:
-            return self._replace_row(db, sequence, row, first_part)
+            return self._replace_row(db, sequence, row, (first_part, last_part))
         if number is None:
             number = self._add_session(db, session, row)
-        added = db.execute(_ADD_ROW, (number, *place[1:], *_values(row), first_part))
+        added = db.execute(_ADD_ROW, (number, *place[1:], *_values(row), first_part, last_part))
         return int(added.lastrowid or 0)
+
+    def _add_parts(
+        self, db: sqlite3.Connection, family: int, parts: Sequence[StatePart], last: int | None
+    ) -> int | None:
+        """Add the parts that the family does not have; return the last pack, to which the next commit can add."""
+        known = self._stored(db, family, [part.name for part in parts])
+        fresh = [part for part in parts if part.name not in known]
+        large = [part for part in fresh if not _is_small(part)]
+        if large:
+            db.executemany(_ADD_PART, [(self._key, family, *part) for part in large])
+        return self._add_to_packs(db, family, [part for part in fresh if _is_small(part)], last)
+
+    def _stored(self, db: sqlite3.Connection, family: int, names: Sequence[bytes]) -> set[bytes]:
+        """Those of these parts that the family has."""
+        found: set[bytes] = set()
+        for some, marks in _batches(names):
+            found.update(
+                name
+                for (name,) in db.execute(
+                    f"SELECT name FROM parts WHERE family = ? AND name IN ({marks}) AND tenant = ? UNION ALL"
+                    f" SELECT k.name FROM packed k JOIN parts p ON p.number = k.pack AND p.family = k.family"
+                    f" WHERE k.family = ? AND k.name IN ({marks}) AND k.tenant = ?",
+                    (family, *some, self._key) * 2,
+                )
+            )
+        return found
+
+    def _add_to_packs(
+        self, db: sqlite3.Connection, family: int, parts: Sequence[StatePart], last: int | None
+    ) -> int | None:
+        held = self._pack(db, family, last) if parts and last is not None else []
+        number, size = last if held else None, _pack_bytes(held)
+        fresh: list[bytes] = []
+        for part in parts:
+            if held and size + _pack_bytes([part]) > _PACK_BYTES:
+                self._write_pack(db, family, number, held, fresh)
+                number, held, fresh, size = None, [], [], 0
+            held.append(part)
+            fresh.append(part.name)
+            size += _pack_bytes([part])
+        return self._write_pack(db, family, number, held, fresh) if fresh else last
+
+    def _pack(self, db: sqlite3.Connection, family: int, number: int) -> list[PartRow]:
+        """The parts of a pack of this family; none if it is gone or damaged, or the row is no pack."""
+        text = f"SELECT name, refs, data FROM parts WHERE number = ? AND family = ? AND tenant = ? AND {_IS_PACK}"
+        found = db.execute(text, (number, family, self._key)).fetchone()
+        with contextlib.suppress(Damaged):
+            return _parts_of(found) if found else []
+        return []
+
+    def _write_pack(
+        self, db: sqlite3.Connection, family: int, number: int | None, held: Sequence[PartRow], fresh: Sequence[bytes]
+    ) -> int:
+        """Write a pack, in place or as a new row, and where its fresh parts are; return its number."""
+        if number is None:
+            number = int(db.execute(_ADD_PACK, (self._key, family, _encode_pack(held))).lastrowid or 0)
+        else:
+            db.execute("UPDATE parts SET data = ? WHERE number = ?", (_encode_pack(held), number))
+        db.executemany(_ADD_NAME, [(self._key, family, name, number) for name in fresh])
+        return number
 
     def begin(self, session: str, copies: Sequence[Copy], *, reopen: bool = False) -> list[int]:
         with self._pool.transaction() as db:
@@ -210,7 +292,9 @@ class SQLiteStore:
         )
         return int(added.lastrowid or 0)
 
-    def _replace_row(self, db: sqlite3.Connection, sequence: int, row: CheckpointRow, first_part: int) -> int:
+    def _replace_row(
+        self, db: sqlite3.Connection, sequence: int, row: CheckpointRow, hint: tuple[int, int | None]
+    ) -> int:
         db.execute(
             f"UPDATE sessions AS s SET saved_at = {_SAVED_AT}"
             " WHERE number = (SELECT owner FROM checkpoints WHERE sequence = ?)",
@@ -218,8 +302,8 @@ class SQLiteStore:
         )  # before the row that has it changes
         db.execute(
             "UPDATE checkpoints SET parent_id = ?, run_id = ?, saved_at = ?, digest = ?, meta = ?, refs = ?, shape = ?,"
-            f" first_part = ?, last_part = {_LAST_PART} WHERE sequence = ?",
-            (*_values(row), first_part, sequence),
+            f" first_part = ?, last_part = ifnull(?, {_LAST_PART}) WHERE sequence = ?",
+            (*_values(row), *hint, sequence),
         )
         db.execute(
             "UPDATE sessions SET saved_at = max(saved_at, ?)"
@@ -294,12 +378,26 @@ class SQLiteStore:
         roots = db.execute(
             f"SELECT refs FROM checkpoints WHERE owner IN (SELECT number FROM sessions WHERE {of_family})", values
         )
-        groups = db.execute(f"SELECT name, refs FROM parts WHERE {of_family} AND refs != x''", values)
-        live = live_names((row[0] for row in roots), dict(groups.fetchall()))
-        names = db.execute(f"SELECT name FROM parts WHERE {of_family}", values).fetchall()
+        packed = f"CASE WHEN {_IS_PACK} THEN data END"
+        rows = db.execute(f"SELECT number, name, refs, {packed} FROM parts WHERE {of_family}", values).fetchall()
+        packs = {number: _readable(row) for number, *row in rows if _is_pack(row)}
+        single = {name: number for number, name, *_ in rows if number not in packs}
+        groups = {name: refs for _, name, refs, _ in rows if name in single}
+        groups |= {name: refs for parts in packs.values() for name, refs, _ in parts or ()}
+        live = live_names((row[0] for row in roots), groups)
+        gone = {number for name, number in single.items() if name not in live}
+        is_lost = bool(live - groups.keys())
+        for number, parts in packs.items():
+            kept = [part for part in parts or () if part[0] in live]
+            if not kept and not (parts is None and is_lost):  # what a damaged pack held cannot be known
+                gone.add(number)
+            elif len(kept) < len(parts or ()):
+                db.execute("UPDATE parts SET data = ? WHERE number = ?", (_encode_pack(kept), number))
+        db.executemany("DELETE FROM parts WHERE number = ?", [(number,) for number in gone])
+        names = db.execute(f"SELECT name FROM packed WHERE {of_family}", values).fetchall()
         db.executemany(
-            "DELETE FROM parts WHERE tenant = ? AND family = ? AND name = ?",
-            [(self._key, family, name) for (name,) in names if name not in live],
+            f"DELETE FROM packed WHERE {of_family} AND name = ?",
+            [(*values, name) for (name,) in names if name not in live],
         )
 
     def _shrink(self, count: int) -> None:
@@ -339,7 +437,7 @@ class SQLiteStore:
             db.execute(f"UPDATE numbers SET greatest = max(greatest, {_GREATEST})")
             owned = "SELECT number FROM sessions WHERE tenant = ?"
             db.execute(f"DELETE FROM checkpoints WHERE owner IN ({owned})", (self._key,))
-            for table in ("sessions", "parts", "writes"):
+            for table in ("sessions", "parts", "packed", "writes"):
                 db.execute(f"DELETE FROM {table} WHERE tenant = ?", (self._key,))
         self._shrink(1)
 
@@ -436,27 +534,52 @@ class SQLiteStore:
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
         """Parts of a session that was saved alone are next to each other: one range query reads them."""
         with self._pool.reading() as db:
-            if hint and _is_dense(hint, count):
-                found = db.execute(
-                    "SELECT name, refs, data FROM parts WHERE number BETWEEN ? AND ? AND family = ? AND tenant = ?",
-                    (*hint, family, self._key),
-                ).fetchall()
+            if hint and self._is_dense(db, hint, count):
+                found = _unpacked(
+                    db.execute(
+                        "SELECT name, refs, data FROM parts WHERE number BETWEEN ? AND ? AND family = ? AND tenant = ?",
+                        (*hint, family, self._key),
+                    ).fetchall()
+                )
                 missing = set(names).difference(map(itemgetter(0), found))
-                found += self._named(db, "name, refs, data", family, list(missing))
+                found += self._named(db, "data", family, list(missing))
             else:
-                found = list(self._named(db, "name, refs, data", family, names))
+                found = self._named(db, "data", family, names)
         return found
 
-    def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
-        with self._pool.reading() as db:
-            return dict(self._named(db, "name, refs", family, names))
+    @staticmethod
+    def _is_dense(db: sqlite3.Connection, hint: Any, count: int) -> bool:
+        """Whether most of the rows of a range are likely to be needed."""
+        try:
+            rows = hint[1] - hint[0] + 1
+            if rows > _DENSE * count:
+                return False
+            found = db.execute(f"SELECT {_IS_PACK} FROM parts WHERE number = ?", hint[:1]).fetchone()
+            return rows <= max(1, count * _DENSE_PACKS) if found and found[0] else True
+        except TypeError:  # damaged, but only a hint
+            return False
 
-    def _named(self, db: sqlite3.Connection, columns: str, family: int, names: Sequence[bytes]) -> Iterator[Any]:
-        for at in range(0, len(names), _MANY):
-            some = names[at : at + _MANY]
-            marks = ",".join("?" * len(some))
-            text = f"SELECT {columns} FROM parts WHERE family = ? AND name IN ({marks}) AND tenant = ?"
-            yield from db.execute(text, (family, *some, self._key))
+    def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        wanted = set(names)
+        with self._pool.reading() as db:
+            found = self._named(db, "NULL", family, names)
+        return {name: refs for name, refs, _ in found if name in wanted}
+
+    def _named(self, db: sqlite3.Connection, data: str, family: int, names: Sequence[bytes]) -> list[PartRow]:
+        """Parts by name, with what else is in their packs; `data`: what to read of those that are in none."""
+        found: list[PartRow] = []
+        for some, marks in _batches(names):
+            of_names = f"family = ? AND name IN ({marks}) AND tenant = ?"
+            values = (family, *some, self._key)
+            found += db.execute(f"SELECT name, refs, {data} FROM parts WHERE {of_names}", values)
+            packs = f"SELECT pack FROM packed WHERE {of_names}"
+            found += _unpacked(
+                db.execute(
+                    f"SELECT name, refs, data FROM parts WHERE number IN ({packs}) AND family = ? AND tenant = ?",
+                    (*values, family, self._key),
+                )
+            )
+        return found
 
     def session(self, session: str) -> SessionRow | None:
         with self._pool.reading() as db:
@@ -495,15 +618,17 @@ class SQLiteStore:
                 f"SELECT count(*), ifnull(sum(length(meta) + length(refs) + length(shape)), 0) {_FROM}", (self._key,)
             ).fetchone()
             parts, part_bytes = db.execute(
-                "SELECT count(*), ifnull(sum(length(refs) + length(data)), 0) FROM parts WHERE tenant = ?", (self._key,)
+                f"SELECT ifnull(sum(NOT {_IS_PACK}), 0), {_PART_BYTES} FROM parts WHERE tenant = ?", (self._key,)
             ).fetchone()
+            [packed] = db.execute("SELECT count(*) FROM packed WHERE tenant = ?", (self._key,)).fetchone()
             [writes] = db.execute(
                 "SELECT ifnull(sum(length(data)), 0) FROM writes WHERE tenant = ?", (self._key,)
             ).fetchone()
             [given] = db.execute(
                 "SELECT max(greatest, (SELECT ifnull(max(sequence), 0) FROM checkpoints)) FROM numbers"
             ).fetchone()
-        return UsageRow(sessions - dead, dead, rows, parts, part_bytes, row_bytes + writes, given)
+        part_bytes = max(0, part_bytes - _ENTRY_BYTES * packed)
+        return UsageRow(sessions - dead, dead, rows, parts + packed, part_bytes, row_bytes + writes, given)
 
     def tombstones(self) -> list[str]:
         with self._pool.reading() as db:
@@ -546,11 +671,62 @@ def _row(values: Sequence[Any]) -> CheckpointRow:
     return CheckpointRow(place, sequence, parent, run, saved_at, digest, meta, refs, shape, family, (first, last))
 
 
-def _is_dense(hint: Any, count: int) -> bool:
-    try:
-        return bool(hint[1] - hint[0] < _DENSE * count)
-    except TypeError:  # damaged, but only a hint
-        return False
+def _is_small(part: StatePart) -> bool:
+    """Whether a part goes into a pack."""
+    return len(part.name) == NAME_BYTES and len(part.refs) + len(part.data) <= _LARGE_BYTES
+
+
+def _is_pack(row: Sequence[Any]) -> bool:
+    return type(row[0]) is bytes and len(row[0]) == _PACK_NAME_BYTES
+
+
+def _pack_bytes(parts: Iterable[PartRow]) -> int:
+    """What parts take in a pack."""
+    return sum(_ENTRY_BYTES + len(refs) + len(data) for _, refs, data in parts)
+
+
+def _encode_pack(parts: Sequence[PartRow]) -> bytes:
+    """A MessagePack array: name, refs, data, name, refs, data …, with headers that are always as long."""
+    pieces = [_PACK_HEADER, (3 * len(parts)).to_bytes(4, "big")]
+    for name, refs, data in parts:
+        pieces += (b"\xc4\x10", name, b"\xc6", len(refs).to_bytes(4, "big"), refs)
+        pieces += (b"\xc6", len(data).to_bytes(4, "big"), data)
+    return b"".join(pieces)
+
+
+def _parts_of(row: PartRow) -> list[PartRow]:
+    """The parts of a pack. Damaged if it is none."""
+    items = decode_byte_strings(row[2]) if type(row[2]) is bytes and row[1] == b"" else [b""]
+    if len(items) % 3:
+        raise Damaged("stored parts are corrupt", hint="Use another checkpoint.")
+    each = iter(items)
+    return list(zip(each, each, each, strict=True))
+
+
+def _readable(row: Sequence[Any]) -> list[PartRow] | None:
+    """The parts of a pack, or None if it is damaged."""
+    with contextlib.suppress(Damaged):
+        name, refs, data = row
+        return _parts_of((name, refs, data))
+    return None
+
+
+def _unpacked(rows: Iterable[PartRow]) -> list[PartRow]:
+    """The parts in these rows, of which some are packs."""
+    found: list[PartRow] = []
+    for row in rows:
+        if _is_pack(row):
+            found += _parts_of(row)
+        else:
+            found.append(row)
+    return found
+
+
+def _batches(names: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes], str]]:
+    """Names as SQLite takes them in one query, with as many question marks."""
+    for at in range(0, len(names), _MANY):
+        some = names[at : at + _MANY]
+        yield some, ",".join("?" * len(some))
 
 
 def _session(values: Sequence[Any]) -> SessionRow:
@@ -576,7 +752,7 @@ def _layout(name: str, synchronous: str) -> Layout:
     return Layout(
         name,
         _VERSION,
-        split_statements(_ROWS + _REST),
+        split_statements(_ROWS + _REST + _PACKED),
         _APPLICATION,
         # several messages of 1 KB to a page, with little space lost; deleting gives space back
         pragmas=("PRAGMA page_size=8192", "PRAGMA auto_vacuum=INCREMENTAL"),
@@ -585,12 +761,13 @@ def _layout(name: str, synchronous: str) -> Layout:
             f"PRAGMA wal_autocheckpoint={_LOG_PAGES[synchronous]}",
         ),
         if_old="Open it with a newer Holdfast.",
-        upgrade=Upgrade(_APPLICATION, 1, _upgrade),
+        upgrade=Upgrade(_APPLICATION, 1, _upgrade, later=frozenset({2})),
     )
 
 
 def _upgrade(db: sqlite3.Connection) -> None:
-    for statement in split_statements(_FROM_1 + _ROWS + _INTO_2):
+    [version] = db.execute("PRAGMA user_version").fetchone()
+    for statement in split_statements((_FROM_1 + _ROWS + _INTO_2 if version == 1 else "") + _PACKED):
         db.execute(statement)
 
 
@@ -627,6 +804,12 @@ CREATE TABLE writes (
     task_id TEXT NOT NULL, idx INTEGER NOT NULL, task_path TEXT NOT NULL, channel TEXT NOT NULL, data BLOB NOT NULL
 );
 CREATE UNIQUE INDEX write_places ON writes (tenant, session, namespace, checkpoint_id, task_id, idx);
+"""
+_PACKED = """
+CREATE TABLE packed (
+    family INTEGER NOT NULL, name BLOB NOT NULL, tenant TEXT NOT NULL, pack INTEGER NOT NULL,
+    PRIMARY KEY (family, name, tenant)
+) WITHOUT ROWID;
 """
 _FROM_1 = """
 DROP INDEX families;

@@ -11,7 +11,17 @@ from msgspec.msgpack import Ext
 
 from holdfast.errors import Damaged
 
-__all__ = ["UNSET", "Ext", "decode", "encode", "is_struct", "make_decoder", "make_struct", "struct_defaults"]
+__all__ = [
+    "UNSET",
+    "Ext",
+    "decode",
+    "decode_byte_strings",
+    "encode",
+    "is_struct",
+    "make_decoder",
+    "make_struct",
+    "struct_defaults",
+]
 
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
 """Exact of None, bool, int, float, str, bytes, list, dict with str keys, and Ext; of nothing else."""
@@ -19,9 +29,11 @@ encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
 _MALFORMED = (msgspec.MsgspecError, ValueError, RecursionError, MemoryError)
 
 
-def make_decoder(ext_hook: Callable[[int, memoryview], Any] | None) -> Callable[[bytes | memoryview], Any]:
-    """A function that reads one value; Damaged if the bytes are not one."""
-    read = msgspec.msgpack.Decoder(Any, ext_hook=ext_hook).decode
+def make_decoder(
+    ext_hook: Callable[[int, memoryview], Any] | None, kind: Any = Any
+) -> Callable[[bytes | memoryview], Any]:
+    """A function that reads one value; Damaged if the bytes are not one, or not one of this kind."""
+    read = msgspec.msgpack.Decoder(kind, ext_hook=ext_hook).decode
 
     def decode(data: bytes | memoryview) -> Any:
         try:
@@ -34,6 +46,8 @@ def make_decoder(ext_hook: Callable[[int, memoryview], Any] | None) -> Callable[
 
 decode = make_decoder(None)
 """Reads a value with its extensions as `Ext`, untouched."""
+decode_byte_strings: Callable[[bytes | memoryview], list[bytes]] = make_decoder(None, list[bytes])
+"""Reads an array of byte strings."""
 
 
 def is_struct(cls: type) -> bool:

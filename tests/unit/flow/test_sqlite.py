@@ -335,6 +335,128 @@ def test_a_file_of_the_first_version_goes_on(tmp_path: Path) -> None:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+def test_a_file_of_the_second_version_goes_on(tmp_path: Path) -> None:
+    """`format-2.sql` was written by that version: c1 to c3, a fork, a part larger than a page, a deleted session."""
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.executescript((Path(__file__).parent / "format-2.sql").read_text())
+    with States(SQLiteStore(path)) as states:
+        for number in range(1, 4):
+            assert _messages(states, f"c{number}") == conversation(number + 4, 700)
+        large = states.load("large")
+        assert large is not None and large.state["messages"][-1] == {"blob": "x" * 9000}
+        states.save(point("c5", {"messages": conversation(300, 700)}))
+        states.delete("s", "c1")
+        StateStoreContract.assert_sound(states)
+    with States(SQLiteStore(path)) as states:
+        assert _messages(states, "c5") == conversation(300, 700)
+        assert _messages(states, "c3", "branch") == conversation(7, 700)
+        states.delete("branch")
+        states.delete("s")
+        assert states.usage().sessions == 1
+        StateStoreContract.assert_sound(states)
+
+
+def _messages(states: States, checkpoint: str, session: str = "s") -> object:
+    found = states.load(session, checkpoint)
+    assert found is not None
+    return found.state["messages"]
+
+
+class TestPacks:
+    """Small parts share rows."""
+
+    def test_a_first_load_reads_few_rows(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.db"
+        with States(SQLiteStore(path)) as states:
+            for number in range(1, 101):
+                states.save(point(f"c{number}", {"messages": conversation(number, 900)}))
+            parts = states.usage().parts
+        assert parts > 100
+        assert len(_rows(path)["parts"]) < parts / 5
+        with States(SQLiteStore(path)) as states:
+            assert _messages(states, "c100") == conversation(100, 900)
+            assert _messages(states, "c50") == conversation(50, 900)
+
+    def test_sessions_that_are_saved_in_turns_have_packs_of_their_own(self, tmp_path: Path) -> None:
+        path, names = tmp_path / "a.db", [f"s{number}" for number in range(20)]
+        with States(SQLiteStore(path)) as states:
+            for number in range(1, 31):
+                for name in names:
+                    states.save(point(f"c{number}", {"messages": conversation(number, 900)}, session_id=name))
+            parts = states.usage().parts
+        assert len(_rows(path)["parts"]) < parts / 5
+        with States(SQLiteStore(path)) as states:
+            for name in names:
+                assert _messages(states, "c30", name) == conversation(30, 900)
+            states.delete(names[0])
+            assert _messages(states, "c30", names[1]) == conversation(30, 900)
+
+    def test_what_nothing_needs_leaves_its_pack(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.db"
+        with States(SQLiteStore(path)) as states:
+            states.save(point("kept", {"messages": conversation(6, 900)}))
+            before = states.usage()
+            states.save(point("gone", {"messages": [*conversation(6, 900), {"secret": "sesame " * 100}]}))
+            states.delete("s", "gone")
+            after = states.usage()
+            assert (after.parts, after.part_bytes) == (before.parts, before.part_bytes)
+            assert _messages(states, "kept") == conversation(6, 900)
+        assert all(b"sesame" not in bytes(row[-1]) for row in _rows(path)["parts"])  # type: ignore[call-overload]
+
+    def test_forks_that_go_on_alike_share_parts_and_count_as_elsewhere(self, tmp_path: Path) -> None:
+        found = []
+        for url in (f"sqlite:///{tmp_path}/a.db", "memory://"):
+            with open_states(url, compress=False) as states:
+                states.save(point("c1", {"messages": conversation(10, 900)}))
+                states.fork("s", into="fork")
+                for session in ("s", "fork"):
+                    states.save(point("c2", {"messages": conversation(40, 900)}, session_id=session))
+                usage = states.usage()
+                found.append((usage.parts, usage.part_bytes, [each.family_bytes for each in states.store.sizes(["s"])]))
+        assert found[0] == found[1]
+
+    def test_a_lost_pack_is_stored_again(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.db"
+        with States(SQLiteStore(path)) as states:
+            states.save(point("c1", {"messages": conversation(40, 900)}))
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("DELETE FROM parts WHERE number = 2")
+        with States(SQLiteStore(path)) as states:
+            with pytest.raises(Damaged):
+                states.load("s", "c1")
+            states.save(point("c2", {"messages": conversation(41, 900)}))
+        with States(SQLiteStore(path)) as states:
+            assert _messages(states, "c2") == conversation(41, 900)
+            assert _messages(states, "c1") == conversation(40, 900)
+
+    def test_a_damaged_pack_that_may_be_needed_is_not_deleted(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.db"
+        with States(SQLiteStore(path)) as states:
+            states.save(point("c1", {"messages": conversation(40, 900)}))
+            states.save(point("c2", {"messages": conversation(41, 900)}))
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE parts SET data = x'c1' WHERE number = 2")
+        with States(SQLiteStore(path)) as states:
+            states.delete("s", "c2")
+            assert any(row[-1] == b"\xc1" for row in _rows(path)["parts"])
+            states.delete("s")
+        assert _rows(path)["parts"] == []
+
+    def test_two_processes_add_to_one_pack(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.db"
+        with States(SQLiteStore(path)) as one, States(SQLiteStore(path)) as other:
+            for number in range(1, 21):
+                states = one if number % 2 else other
+                states.save(point(f"c{number}", {"messages": conversation(number, 900)}))
+            StateStoreContract.assert_sound(one)
+        with States(SQLiteStore(path)) as states:
+            assert _messages(states, "c20") == conversation(20, 900)
+        with closing(sqlite3.connect(path)) as db:
+            packed, distinct = db.execute("SELECT count(*), count(DISTINCT name) FROM packed").fetchone()
+        assert packed == distinct
+
+
 def test_an_upgrade_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     """P3: it is one transaction."""
     path = tmp_path / "a.db"

@@ -25,10 +25,12 @@ _MAX_BYTES = 256 << 20  # packed-refs of a repository with millions of tags
 _READS = 3
 _REMOTES = "refs/remotes"
 _STASH_LOG = "logs/refs/stash"
-_PSEUDO_REF = re.compile(r"[A-Z_]+_HEAD|AUTO_MERGE")
+_PSEUDO_REF = re.compile(r"[A-Z_]+_HEAD|AUTO_MERGE|MERGE_AUTOSTASH")
+AUTOSTASHES = ("rebase-merge/autostash", "rebase-apply/autostash", "MERGE_AUTOSTASH")
+"""Where git keeps uncommitted work that it put aside for a rebase or a merge: on no list until that has ended."""
 _OPERATION_FILES = (
     "rebase-merge/onto", "rebase-merge/orig-head", "rebase-merge/amend", "rebase-merge/stopped-sha",
-    "rebase-apply/onto", "rebase-apply/orig-head", "sequencer/head",
+    "rebase-apply/onto", "rebase-apply/orig-head", "sequencer/head", *AUTOSTASHES[:2],
 )  # fmt: skip
 
 Stats = list[list[int]]
@@ -46,7 +48,8 @@ class GitRefs(NamedTuple):
     problem: str = ""
     """Why some of it could not be read."""
     others: Mapping[str, str] = MappingProxyType({})
-    """Commits that no ref names: ORIG_HEAD, MERGE_HEAD, those of a rebase, a detached HEAD of another worktree."""
+    """Commits that no ref names: ORIG_HEAD, MERGE_HEAD, those of a rebase, work put aside for it, a detached HEAD of
+    another worktree."""
     index_digest: str = ""
     """A digest of what is staged, without the times of files; empty if there is no index."""
     object_format: str = "sha1"
@@ -82,7 +85,13 @@ def watched_stats(git: Path, folders: list[str]) -> Stats:
     shared = common_dir(git)
     places = [git / "HEAD", git / "index", shared / "packed-refs", shared / _STASH_LOG]
     places += [shared / "reftable" / "tables.list", shared / "config", git / "ORIG_HEAD", git / "MERGE_HEAD"]
-    places += [git / "CHERRY_PICK_HEAD", git / "REVERT_HEAD", git / "rebase-merge", git / "rebase-apply"]
+    places += [
+        git / "CHERRY_PICK_HEAD",
+        git / "REVERT_HEAD",
+        git / "MERGE_AUTOSTASH",
+        git / "rebase-merge",
+        git / "rebase-apply",
+    ]
     return [_status(place) for place in (*places, *(shared / folder for folder in folders))]
 
 
@@ -172,9 +181,9 @@ def _stashes(shared: Path) -> list[tuple[str, str]]:
 
 
 def _watched_folders(shared: Path) -> list[str]:
-    """Return the folders of all refs, and the HEAD of each worktree."""
+    """Return the folders of all refs, that of the worktrees, and the HEAD of each."""
     heads = [f"worktrees/{name}/HEAD" for name in _names(shared / "worktrees", folders=True)]
-    return sorted([*_ref_folders(shared), *_remote_folders(shared), *heads])
+    return sorted([*_ref_folders(shared), *_remote_folders(shared), "worktrees", *heads])
 
 
 def _ref_folders(shared: Path) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from holdfast.errors import Damaged, NotFound, Unavailable
 from holdfast.model import Checkpoint, CheckpointRef
 from holdfast.scan import user_git
-from holdfast.scan.git_refs import GitRefs, decode_git_refs, read_git_refs, remote_tips
+from holdfast.scan.git_refs import AUTOSTASHES, GitRefs, decode_git_refs, read_git_refs, remote_tips
 from holdfast.scan.git_scratch import GitScratch
 from holdfast.workspace.stored.git_data import GitData, read_git_data
 from holdfast.workspace.stored.record import read_contents
@@ -161,9 +161,11 @@ def named_commits(refs: GitRefs) -> list[tuple[str, str, str, str]]:
             what = next((kind for prefix, kind in kinds.items() if name.startswith(prefix)), "ref")
             found.append((what, name, commit, ""))
     found += [("stash", f"stash@{{{place}}}", *stash) for place, stash in enumerate(refs.stashes)]
+    found += [("stash", "autostash", refs.others[each], "autostash") for each in AUTOSTASHES if each in refs.others]
     if refs.head and not refs.head.startswith("ref: "):
         found.append(("HEAD", "HEAD", refs.head, ""))
-    return found
+    heads = [each for each in refs.others if each.endswith("/HEAD")]
+    return found + [("HEAD", name, refs.others[name], "") for name in heads]  # of other worktrees
 
 
 def _loss(

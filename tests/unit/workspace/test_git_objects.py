@@ -778,6 +778,62 @@ def test_crafted_place_of_a_repository(folder: Path, workspace: Workspace, place
     assert not (folder / place).exists()
 
 
+class TestOnNoList:
+    """Commits that neither a ref nor the list of stashes names."""
+
+    @pytest.mark.parametrize("command", ["rebase", "merge"])
+    def test_work_that_git_put_aside(self, folder: Path, workspace: Workspace, command: str) -> None:
+        """git keeps uncommitted work in a commit that only a file names, until a rebase or a merge has ended."""
+        _git(folder, "checkout", "-q", "-b", "topic")
+        _commit(folder, "on topic")
+        _git(folder, "checkout", "-q", "main")
+        (folder / "tracked").write_text("as it was")
+        _git(folder, "add", ".")
+        _commit(folder, "on main")
+        (folder / "tracked").write_text("not committed")
+        with pytest.raises(subprocess.CalledProcessError):
+            _git(folder, command, "--autostash", "topic")
+        assert (folder / "tracked").read_text() == "as it was"
+        workspace.save()
+        _git(folder, command, "--quit")  # keeps it as a stash
+        _git(folder, "reset", "-q", "--hard", "main")
+        _git(folder, "stash", "clear")
+        _forget(folder)
+        assert ("stash", "autostash") in [(loss.what, loss.name) for loss in workspace.git_losses().losses]
+        workspace.rescue_git()
+        assert "not committed" in _git(folder, "stash", "show", "-p", "stash@{0}")
+
+    def test_detached_head_of_a_worktree(
+        self, folder: Path, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(git_refs, "RACY_NS", -(10**11))  # the cache of the record is trusted
+        workspace.save()
+        place = tmp_path / "of-an-agent"
+        _git(folder, "worktree", "add", "-q", "--detach", str(place))
+        (folder / "another").write_text("file")
+        workspace.save()
+        made = _commit(place, "work of an agent")
+        assert workspace.git_losses().losses == []
+        (folder / "another").write_text("changed")
+        workspace.save()
+        _git(folder, "worktree", "remove", "--force", str(place))
+        _forget(folder)
+        lost = workspace.git_losses().losses
+        assert [(loss.what, loss.name, loss.commit, loss.held) for loss in lost] == [
+            ("HEAD", "worktrees/of-an-agent/HEAD", made, True)
+        ]
+        assert [each.ref for each in workspace.rescue_git().refs] == ["refs/heads/rescued/worktrees/of-an-agent/HEAD"]
+        assert _git(folder, "show", "rescued/worktrees/of-an-agent/HEAD:file.txt") == "work of an agent"
+
+    def test_head_of_a_worktree_keeps_its_commits(self, folder: Path, workspace: Workspace, tmp_path: Path) -> None:
+        _git(folder, "checkout", "-q", "--detach")
+        _commit(folder, "detached")
+        workspace.save()
+        _git(folder, "worktree", "add", "-q", "--detach", str(tmp_path / "other"), "HEAD")
+        _git(folder, "checkout", "-q", "main")
+        assert workspace.git_losses().losses == []
+
+
 class TestRemotes:
     """What the store leaves to a remote, until the remote may have it no more."""
 

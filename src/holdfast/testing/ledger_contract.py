@@ -71,6 +71,17 @@ class LedgerContract:
                 seen.append(ledger.revision())
             assert seen == sorted(set(seen))
 
+    def test_records_of_runs_leave_the_revision(self, open_ledger: OpenLedger) -> None:
+        """Another worker's plan stays valid while one records how far it is."""
+        with contextlib.closing(open_ledger()) as ledger:
+            ledger.begin("shape", {}, "store")
+            before = ledger.revision()
+            number = ledger.begin_record("none", {"documents": 1})
+            ledger.update_record(number, {"published": 1}, is_end=False)
+            ledger.update_record(number, {"published": 2}, is_end=True)
+            assert ledger.revision() == before
+            assert [(each.number, each.done) for each in ledger.records(2)] == [(number, {"published": 2})]
+
     def test_a_batch_is_there_with_what_it_cost(self, open_ledger: OpenLedger) -> None:
         with contextlib.closing(open_ledger()) as ledger:
             failure = Failure("d", "half a \0 character \ud800", "hint", "bad")

@@ -240,27 +240,27 @@ class Tables(abc.ABC):
 
     def begin_record(self, impact: str, plan: Mapping[str, Any]) -> int:
         """Record that a run begins; return its number. Only the last thousand are kept."""
+        # In no transaction: that would change the revision, and with it every plan that others have made. What a kill
+        # leaves between two statements is a record too many.
         now = self.clock()
-        with self.transaction():
-            if not self.has_history():
-                self.execute(HISTORY.format_map(self.words))
-            number = int(
-                self._one(
-                    "INSERT INTO history (began, updated, impact, plan, done) VALUES (?, ?, ?, ?, ?) RETURNING number",
-                    now, now, impact, json.dumps(plan), "{}",
-                )[0]
-            )  # fmt: skip
-            self.execute("DELETE FROM history WHERE number <= ?", number - _RECORDS_MAX)
+        if not self.has_history():
+            self.execute(HISTORY.format_map(self.words))
+        number = int(
+            self._one(
+                "INSERT INTO history (began, updated, impact, plan, done) VALUES (?, ?, ?, ?, ?) RETURNING number",
+                now, now, impact, json.dumps(plan), "{}",
+            )[0]
+        )  # fmt: skip
+        self.execute("DELETE FROM history WHERE number <= ?", number - _RECORDS_MAX)
         return number
 
     def update_record(self, number: int, done: Mapping[str, Any], *, is_end: bool) -> None:
-        """Record how far a run is."""
+        """Record how far a run is. As `begin_record`, this changes no revision."""
         now = self.clock()
-        with self.transaction():
-            self.execute(
-                "UPDATE history SET updated = ?, ended = ?, done = ? WHERE number = ?",
-                now, now if is_end else None, json.dumps(done), number,
-            )  # fmt: skip
+        self.execute(
+            "UPDATE history SET updated = ?, ended = ?, done = ? WHERE number = ?",
+            now, now if is_end else None, json.dumps(done), number,
+        )  # fmt: skip
 
     def records(self, limit: int, before: int | None = None) -> list[RunRecord]:
         """Return runs, newest first; `before`: only those with a smaller number."""

@@ -53,6 +53,13 @@ _FORMATS = {
     "huggingface-token": rb"hf_[A-Za-z]{34}(?![A-Za-z0-9])|hf_[A-Za-z0-9]{34,40}(?![A-Za-z0-9])",
     "npm-token": rb"npm_[A-Za-z0-9]{36}(?![A-Za-z0-9])",
     "pypi-token": rb"pypi-AgE[A-Za-z0-9_-]{50,}",
+    "ai-provider-key": rb"sk-or-v1-[0-9a-f]{64}|xai-[A-Za-z0-9]{70,}|gsk_[A-Za-z0-9]{48,}|pplx-[A-Za-z0-9]{40,}|"
+    rb"r8_[A-Za-z0-9]{37}(?![A-Za-z0-9])|fw_[A-Za-z0-9]{22,24}(?![A-Za-z0-9_])",
+    "cloud-token": rb"do[opr]_v1_[0-9a-f]{64}|dapi[0-9a-f]{32}(?![0-9a-f])|hv[bsr]\.[A-Za-z0-9_-]{24,}|"
+    rb"sbp_[0-9a-f]{40}(?![0-9a-f])|tskey-[a-z]{2,12}-[A-Za-z0-9]{8,}-[A-Za-z0-9]{16,}|dckr_pat_[A-Za-z0-9_-]{27}",
+    "service-token": rb"lin_api_[A-Za-z0-9]{40}|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
+    "discord-webhook": rb"(?<=/api/webhooks/)[0-9]{17,20}/[A-Za-z0-9_-]{60,}",
+    "age-key": rb"AGE-SECRET-KEY-1[0-9A-Z]{58}",
     "sendgrid-key": rb"SG\.[A-Za-z0-9_-]{20,24}\.[A-Za-z0-9_-]{39,50}",
     "jwt": rb"eyJ[A-Za-z0-9_-]{12,}\.eyJ[A-Za-z0-9_-]{12,}\.[A-Za-z0-9_-]{16,}",
 }
@@ -76,6 +83,13 @@ _HEADER = _Pattern(
     re.IGNORECASE,
 )
 _CURL = _Pattern(rb"curl[ ][^\n]{0,300}?[ ](?:-u|--user)[ =]{0,4}[\\\"']{0,8}([^\s:\"'\\]{1,80}):([^\s\"'\\`]{4,200})")
+_SSHPASS = _Pattern(rb"sshpass[ ]{1,4}-p[ ]{0,4}[\\\"']{0,8}([^\s\"'\\`]{4,200})")
+_MYSQL = _Pattern(rb"mysql(?:dump|admin)?[ ](?:[^\n]{0,200}?[ ])?-p([^\s\"'\\`]{6,200})")
+_AFTER_FLAG = _Pattern(rb"[a-z-]{0,16}[ ]{1,4}[\\\"']{0,8}([A-Za-z0-9_+/=.~!@#%^&*:][A-Za-z0-9_+/=.~!@#%^&*:-]{7,199})")
+_FLAG = _Pattern(
+    rb"(?:^|[\s\"'])--[a-z0-9-]{0,24}$|\blogin[ \t]{1,4}\S{1,80}[ \t]{1,4}$"
+)  # of a command, or of `.netrc`
+_FLAG_BYTES = 100
 _NAME = _Pattern(rb"[A-Za-z_]+[0-9]{1,3}$")  # such as `sha256` or `uint8`, which code has after a colon
 _ENDS = b" \t\r\n,;\"'}\\"
 _PLACEHOLDER = _Pattern(
@@ -163,14 +177,16 @@ def _spans(text: bytes) -> Iterator[tuple[int, int, str]]:
         at = lower.find(word)
         while at >= 0:
             at += len(word)
-            match = _VALUE.match(text, at)
-            if match and (word != b"key" or _KEY.search(lower, at - 16, at - 3)) and (kind := _judge(match, word)):
-                yield match.start(2), match.end(2), kind
+            if match := _VALUE.match(text, at):
+                if (word != b"key" or _KEY.search(lower, at - 16, at - 3)) and (kind := _judge(match, word)):
+                    yield match.start(2), match.end(2), kind
+            elif (match := _AFTER_FLAG.match(text, at)) and _is_of_flag(match, lower, at, word):
+                yield match.start(1), match.end(1), "password" if word in _PASSWORDS else "assigned-secret"
             at = lower.find(word, at)
 
 
 def _credentials(text: bytes, lower: bytes) -> Iterator[tuple[int, int, str]]:
-    """Yield what follows `Authorization: Bearer`, and the password of `curl -u user:password`."""
+    """Yield what follows `Authorization: Bearer`, and passwords of `curl -u`, `sshpass -p` and `mysql -p`."""
     at = lower.find(b"uthorization")
     while at >= 0:
         if (match := _HEADER.match(text, at)) and not _PLACEHOLDER.search(match[1]) and _DIGIT.search(match[1]):
@@ -181,6 +197,12 @@ def _credentials(text: bytes, lower: bytes) -> Iterator[tuple[int, int, str]]:
         if (match := _CURL.match(text, at)) and match[1] != match[2] and not _PLACEHOLDER.search(match[2]):
             yield match.start(2), match.end(2), "password"
         at = text.find(b"curl ", at + 5)
+    for program, pattern in ((b"sshpass ", _SSHPASS), (b"mysql", _MYSQL)):
+        at = text.find(program)
+        while at >= 0:
+            if (match := pattern.match(text, at)) and not _PLACEHOLDER.search(match[1]):
+                yield match.start(1), match.end(1), "password"
+            at = text.find(program, at + 5)
 
 
 def _starts(text: bytes) -> Iterator[int]:
@@ -213,6 +235,16 @@ def _judge(match: re.Match[bytes], word: bytes) -> str:
         return "password" if is_assigned or _is_plain_value(match, value) else ""
     is_random = len(value) >= (24 if _HEX.match(value) else 16) and _entropy(value) >= 3.3 and not _is_counted(value)
     return "assigned-secret" if is_random else ""
+
+
+def _is_of_flag(match: re.Match[bytes], lower: bytes, at: int, word: bytes) -> bool:
+    """Whether a value is that of an option such as `--password`, without `=`, and may be a secret."""
+    value = match[1]
+    if not _FLAG.search(lower, max(0, at - len(word) - _FLAG_BYTES), at - len(word)):
+        return False
+    if not (_DIGIT.search(value) and _LETTER.search(value)) or _PLACEHOLDER.search(value) or _CODE.search(value):
+        return False
+    return word in _PASSWORDS or (len(value) >= 16 and _entropy(value) >= 3.3 and not _is_counted(value))
 
 
 def _is_plain_value(match: re.Match[bytes], value: bytes) -> bool:

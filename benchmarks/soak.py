@@ -386,7 +386,8 @@ def replace_text(process: Process, folder: Path) -> None:
     text = f"text-{process.chance.randbytes(12).hex()}"
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.{process.chance.randrange(1 << 30)}~")
-    beside.write_text(text + "\n" + process.chance.randbytes(process.chance.randrange(2000)).hex())
+    size = process.chance.choice((0, 500, process.chance.randrange(2000)))  # often that of the file before
+    beside.write_text(text + "\n" + process.chance.randbytes(size).hex())
     beside.replace(path)
     process.say(wrote=text)
 

@@ -209,10 +209,17 @@ def _lost_earlier(
     found = []
     for commit, (each, key, tree) in candidates.items():
         if commit in unreached or commit not in present:
-            held = read_git_data(repository.objects, tree).tips if tree else set()
+            held = _held_tips(repository, tree)
             deleted = _is_deleted(each, now, kept)
             found.append(_loss(each, deleted=deleted, present=commit in present, held=held, checkpoint=key))
     return found
+
+
+def _held_tips(repository: Repository, tree: bytes) -> set[str]:
+    """Return what a checkpoint holds of git; nothing if that is damaged, which `verify` names."""
+    with contextlib.suppress(Damaged, NotFound, KeyError, TypeError, ValueError):
+        return read_git_data(repository.objects, tree).tips if tree else set()
+    return set()
 
 
 def _older(repository: Repository, newest: Recorded) -> Iterator[tuple[str, GitRefs, bytes]]:

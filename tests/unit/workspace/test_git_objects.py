@@ -17,7 +17,7 @@ import pytest
 from holdfast.adapters.agents.hook import open_workspace
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.scan import git_refs
-from holdfast.shadowgit import FILE_MODE
+from holdfast.shadowgit import FILE_MODE, ObjectKind, TreeEntry, encode_tree
 from holdfast.workspace import Workspace, git_objects
 from holdfast.workspace.capture import git_hold
 from holdfast.workspace.git_losses import read_recorded
@@ -928,3 +928,23 @@ class TestRemotes:
         lost = self._lose(folder)
         workspace.rescue_git()
         assert _git(folder, "rev-parse", "rescued/topic") == lost
+
+
+@pytest.mark.parametrize("held", [b"{}", b"\xff"])
+def test_damage_in_an_older_checkpoint_hides_no_loss(folder: Path, workspace: Workspace, held: bytes) -> None:
+    """What the store holds of the lost commit is then unknown; that it is lost is not."""
+    _git(folder, "checkout", "-q", "-b", "topic")
+    lost = _commit(folder, "work that is lost")
+    _git(folder, "checkout", "-q", "main")
+    older = workspace.save()
+    repository, contents = workspace._repository, workspace._repository.contents(older)
+    with PackSink(repository.objects) as sink:
+        blob = sink.add(ObjectKind.BLOB, held)
+        damaged = sink.add(ObjectKind.TREE, encode_tree([TreeEntry(FILE_MODE, b"held.json", blob)]))
+        contents = contents._replace(git_data=damaged)
+        repository.replace(sink.writer, older, contents, write_commit(sink, older, contents))
+    _git(folder, "branch", "-q", "-D", "topic")
+    _commit(folder, "two")
+    workspace.save()
+    found = workspace.git_losses()
+    assert [(each.commit, each.held) for each in found.earlier] == [(lost, False)]

@@ -185,6 +185,26 @@ def test_no_serious_finding_of_axe(page: Page, lab: Lab) -> None:
             assert not [each for each in found if each[0] in ("serious", "critical")], url
 
 
+def test_one_update_at_a_time(page: Page, lab: Lab) -> None:
+    """A server that answers slowly is not asked again before it has answered; what came meanwhile is shown after."""
+    asked: list[Route] = []
+    streams: list[Route] = []
+    page.route("**/events", lambda route: streams.append(route))
+    page.route("**fragment=rows**", lambda route: asked.append(route))
+    page.clock.install()
+    page.goto(lab.address.partition("?")[0])
+    for number in range(3):
+        wait_for(lambda wanted=number: page.evaluate("1") and len(streams) > wanted)
+        told = json.dumps({"newest": f"a{number}-x"})
+        streams[number].fulfill(content_type="text/event-stream", body=f"retry: 20\ndata: {told}\n\n")
+        wait_for(lambda wanted=number: page.evaluate("1") and len(streams) > wanted + 1)
+        page.clock.run_for(5_000)
+    assert len(asked) == 1
+    asked[0].continue_()
+    wait_for(lambda: page.clock.run_for(1_000) or (page.evaluate("1") and len(asked) > 1))
+    assert len(asked) == 2
+
+
 def test_thousands_of_events_are_one_update(page: Page, lab: Lab) -> None:
     """However many events arrive, rows are asked for at most once a second, and replace those that were there."""
     told = "".join(f"data: {json.dumps({'newest': f'a{number}-x'})}\n\n" for number in range(5_000))

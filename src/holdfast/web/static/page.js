@@ -146,14 +146,15 @@ document.addEventListener("click", async (event) => {
   link.closest("li").replaceWith(...page.querySelectorAll("ul.tree > li"));
 });
 
-// what is new: rows are asked for at most once a second, however many checkpoints come
+// what is new: rows are asked for at most once a second, and one request at a time, however many checkpoints come
 
 const rows = document.getElementById("rows");
 if (rows && rows.dataset.live) {
   let known = rows.dataset.newest; // what is saved before the events begin is noticed, too
+  let asked = known;
   let waiting = false;
   const update = async () => {
-    waiting = false;
+    asked = known;
     if (!rows.dataset.rows) {
       document.querySelector(".news").hidden = false;
       return;
@@ -166,14 +167,19 @@ if (rows && rows.dataset.live) {
     chosen = items().findIndex((each) => each.dataset.key === key);
     if (chosen >= 0) items()[chosen].classList.add("chosen");
   };
+  const schedule = () => {
+    if (waiting || known === asked) return;
+    waiting = true;
+    setTimeout(async () => {
+      await update().catch(() => {});
+      waiting = false;
+      schedule();
+    }, 1000);
+  };
   const events = new EventSource(rows.dataset.live);
   events.onmessage = (event) => {
-    const { newest } = JSON.parse(event.data);
-    if (newest !== known && !waiting) {
-      waiting = true;
-      setTimeout(() => update().catch(() => {}), 1000);
-    }
-    known = newest;
+    known = JSON.parse(event.data).newest;
+    schedule();
   };
 }
 

@@ -34,7 +34,7 @@ from holdfast.adapters.agents.settings.install import apply_change, plan_install
 from holdfast.adapters.agents.settings.jsonc import NotJSON, parse
 from holdfast.adapters.agents.transcript import capture, model_in
 from holdfast.secret_patterns import find_secrets, redact
-from holdfast.web.conversation import read_conversation
+from holdfast.web.conversation import last_turn, read_conversation, with_rest
 
 _RECORDED = Path(__file__).parents[1] / "unit" / "adapters" / "agents"
 _WORDS = ["/opt/hold fast/bin/holdfast", "hook"]
@@ -229,8 +229,8 @@ def conversation(data: bytes) -> None:
         for redacts in (False, True):
             found = capture(event, Path("/somewhere"), redacts=redacts)
             model_in(found)
-            for whole in (False, True):
-                read_conversation(found, "/somewhere", whole=whole)
+            shown = read_conversation(found, "/somewhere")
+            with_rest(last_turn(shown).messages, shown.messages)
 
 
 @target(

@@ -19,6 +19,7 @@ from holdfast.errors import Refused
 from holdfast.web import looking
 from holdfast.web.answers import Query
 from holdfast.web.app import PAGES
+from holdfast.web.conversation import Message, with_rest
 from holdfast.web.graph import Lane, Step, draw
 from holdfast.workspace import Workspace
 from holdfast.workspace.location import WorkspaceLocation
@@ -150,6 +151,26 @@ class TestTurn:
         assert "kronor" not in text.partition('class="turn-page')[2]  # what the person did meanwhile
         split = pages.get(f"turn/{turn.checkpoints[0].id}", view="split").text
         assert 'class="code split"' in split
+
+    def test_what_an_agent_did_after_its_last_change(self, pages: Pages, workspace: Workspace) -> None:
+        turn = next(each for each in workspace.turns(None).turns if "discount" in each.prompt)
+        page = f"turn/{turn.checkpoints[0].id}"
+        text = pages.get(page).text.partition('class="turn-page')[2]
+        assert "Bash: pytest -q" in text  # saved with the turn that follows
+        assert text.count("Carts with more than 50 items now get 5 %.") == 1
+        assert "--json" not in text
+        assert "Add a --json option" not in pages.get(page, whole=1).text
+
+    def test_the_rest_of_another_conversation(self) -> None:
+        def talk(*words: str) -> list[Message]:
+            return [Message("user" if word.isupper() else "assistant", word) for word in words]
+
+        mine = talk("A", "b", "C", "d")
+        assert with_rest(mine, talk("A", "b", "C", "d", "e", "F", "g")) == talk("A", "b", "C", "d", "e")
+        assert with_rest(mine, talk("A", "x", "C", "d", "e")) == talk("A", "b", "C", "d", "e")
+        for later in (talk("X", "b", "C", "d", "e"), talk("A", "b"), talk("C", "d", "e", "F"), []):
+            assert with_rest(mine, later) == mine
+        assert with_rest([], mine) == []
 
     def test_what_the_agent_said_at_the_end(self, pages: Pages, workspace: Workspace, session: Session) -> None:
         session.prompt("One file, please.")

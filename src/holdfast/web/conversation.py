@@ -33,17 +33,38 @@ class Conversation(NamedTuple):
     """Why there is nothing, if it is known."""
 
 
-def read_conversation(state: Any, folder: str = "", *, whole: bool = False) -> Conversation:
-    """The messages since the last thing that the user said, or all of them. Paths in `folder` are shown from there."""
+def read_conversation(state: Any, folder: str = "") -> Conversation:
+    """The messages of a state. Paths in `folder` are shown from there."""
     note = str(state.get("missing") or "") if isinstance(state, dict) else ""
     messages = _with_results(each for each in _messages(state) if each.text or each.title)
     if folder:
         messages = [each._replace(title=each.title.replace(f"{folder}/", "")) for each in messages]
-    start = 0
-    if not whole:
-        said = [at for at, each in enumerate(messages) if each.role == "user"]
-        start = said[-1] if said else 0
-    return Conversation(messages[start:], start, note)
+    return Conversation(messages, 0, note)
+
+
+def last_turn(conversation: Conversation) -> Conversation:
+    """The messages since the last thing that the user said."""
+    said = _prompts_at(conversation.messages)
+    start = said[-1] if said else 0
+    return conversation._replace(messages=conversation.messages[start:], earlier=start)
+
+
+def with_rest(messages: list[Message], later: list[Message]) -> list[Message]:
+    """Messages up to the end of their last turn, as a later state of the conversation has them.
+
+    What an agent does after its last change is in no checkpoint of the turn. Unchanged if the later one is another
+    conversation.
+    """
+    said, said_later = _prompts_at(messages), _prompts_at(later)
+    shared = zip(said, said_later, strict=False)
+    if not said or len(said) > len(said_later) or any(messages[a].text != later[b].text for a, b in shared):
+        return messages
+    end = said_later[len(said)] if len(said) < len(said_later) else len(later)
+    return [*messages[: said[-1]], *later[said_later[len(said) - 1] : end]]
+
+
+def _prompts_at(messages: list[Message]) -> list[int]:
+    return [at for at, each in enumerate(messages) if each.role == "user"]
 
 
 def with_closing(messages: list[Message], closing: str) -> list[Message]:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.model import Changes, Checkpoint
 from holdfast.secret_patterns import find_secrets, redact
-from holdfast.web.conversation import Message, read_conversation, with_closing
+from holdfast.web.conversation import Conversation, Message, last_turn, read_conversation, with_closing, with_rest
 from holdfast.web.diff_view import FileView, view_changes
 from holdfast.web.rendering import Templates
 from holdfast.web.security import Keys
@@ -104,7 +104,14 @@ def make_report(workspace: Workspace, session: str) -> Report:
     if not any(turn.checkpoints for turn, _ in pairs):
         raise NotFound(f"no checkpoint is of session {session!r}", hint="The timeline and the list name the sessions.")
     redactor = Redactor()
-    read = [(turn, summary, _said(workspace, redactor, turn), _changes(workspace, turn)) for turn, summary in pairs]
+    read = []
+    later: list[Message] = []
+    for turn, summary in reversed(pairs):  # newest first: of an older turn, more is in the conversation of the next
+        whole = _saved_messages(workspace, redactor, turn)
+        said = last_turn(Conversation(with_rest(whole, later), 0)).messages
+        read.append((turn, summary, with_closing(said, turn.closing), _changes(workspace, turn)))
+        later = whole or later
+    read.reverse()
     for turn, _, said, changes in read:
         _look(workspace, redactor, turn, said, changes)
     turns = [_reported(workspace, redactor, *each) for each in read]
@@ -124,13 +131,8 @@ def make_report(workspace: Workspace, session: str) -> Report:
     return Report(html, len(turns), found)
 
 
-def _said(workspace: Workspace, redactor: Redactor, turn: Turn) -> list[Message]:
-    """The messages of a turn, with what the agent said at its end."""
-    return with_closing(_saved_messages(workspace, redactor, turn), turn.closing)
-
-
 def _saved_messages(workspace: Workspace, redactor: Redactor, turn: Turn) -> list[Message]:
-    """The messages of a turn; redacted before they are cut, since half a secret is not recognized."""
+    """All messages that were saved with a turn; redacted before they are cut, since half a secret is not recognized."""
     for each in turn.checkpoints:
         try:
             state = workspace.state(each.id, "conversation")

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.model import Changes, Checkpoint, PathChange, documents
 from holdfast.web.answers import Answer, query_of, site_of
-from holdfast.web.conversation import Conversation, read_conversation, with_closing
+from holdfast.web.conversation import Conversation, last_turn, read_conversation, with_closing, with_rest
 from holdfast.web.diff_view import ROWS_MAX, FileView, view_changes
 from holdfast.web.take_back import banner, restore_title
 from holdfast.web.timeline import verdict
@@ -65,6 +65,7 @@ def _values(
 ) -> dict[str, Any]:
     newest = turn.checkpoints[0]
     is_restore = newest.operation is not None
+    after = _after(workspace, newest)
     earlier = next(iter(workspace.list(1, before=turn.checkpoints[-1].id)), None) if older else None
     return {
         "turn": turn,
@@ -76,9 +77,9 @@ def _values(
         "is_restore": is_restore,
         "title": restore_title(workspace, newest) if is_restore else turn.prompt or message(newest) or "Saved",
         "parts": _parts(workspace, turn, split=split),
-        "conversation": _conversation(workspace, turn, whole=whole),
+        "conversation": _conversation(workspace, turn, after, whole=whole),
         "older": earlier.id if earlier else None,
-        "newer": _newer(workspace, newest),
+        "newer": _newer(after),
         "check": verdict(newest),
         "uncovered": _failures(newest),
     }
@@ -110,25 +111,38 @@ def _runs(checkpoints: Sequence[Checkpoint]) -> list[list[Checkpoint]]:
     return runs
 
 
-def _conversation(workspace: Workspace, turn: Turn, *, whole: bool) -> Conversation | None:
-    """The conversation as it was when the turn was saved last, with what the agent said at its end; None: none."""
-    found = _saved_conversation(workspace, turn, whole=whole)
+def _conversation(workspace: Workspace, turn: Turn, after: Sequence[Checkpoint], *, whole: bool) -> Conversation | None:
+    """The conversation up to the end of the turn, as far as it was saved; None: none."""
+    found = _saved_conversation(workspace, turn, after, whole=whole)
     if not turn.closing:
         return found
     found = found or Conversation([], 0)
     return found._replace(messages=with_closing(found.messages, turn.closing))
 
 
-def _saved_conversation(workspace: Workspace, turn: Turn, *, whole: bool) -> Conversation | None:
+def _saved_conversation(
+    workspace: Workspace, turn: Turn, after: Sequence[Checkpoint], *, whole: bool
+) -> Conversation | None:
     if turn.actor == USER and CONVERSATION not in _state_names(turn.checkpoints[0]):
         return None
     for each in turn.checkpoints:
-        try:
-            state = workspace.state(each.id, CONVERSATION)
-        except (NotFound, HoldfastError):
+        found = _read(workspace, each)
+        if found is None:
             continue
-        return read_conversation(getattr(state, "form", state), str(workspace.path), whole=whole)
+        later = next((one for one in reversed(after) if turn.session and one.session == turn.session), None)
+        rest = _read(workspace, later) if later else None
+        messages = with_rest(found.messages, rest.messages) if rest else found.messages
+        return found._replace(messages=messages) if whole else last_turn(found._replace(messages=messages))
     return None
+
+
+def _read(workspace: Workspace, checkpoint: Checkpoint) -> Conversation | None:
+    """All messages that were saved with a checkpoint."""
+    try:
+        state = workspace.state(checkpoint.id, CONVERSATION)
+    except HoldfastError:
+        return None
+    return read_conversation(getattr(state, "form", state), str(workspace.path))
 
 
 def _state_names(checkpoint: Checkpoint) -> list[str]:
@@ -138,12 +152,15 @@ def _state_names(checkpoint: Checkpoint) -> list[str]:
         return []
 
 
-def _newer(workspace: Workspace, newest: Checkpoint) -> str | None:
-    """The newest checkpoint of the turn that follows."""
+def _after(workspace: Workspace, newest: Checkpoint) -> list[Checkpoint]:
+    """Checkpoints that follow one, newest first; of many, the first ones."""
     after = [each for each, _, _ in workspace.overview() if each > newest.id][:_NEWER_LOOKED_AT]
-    if not after:
-        return None
-    found = list(group_turns(workspace.list(None, after=newest.id, up_to=after[-1])))
+    return workspace.list(None, after=newest.id, up_to=after[-1]) if after else []
+
+
+def _newer(after: Sequence[Checkpoint]) -> str | None:
+    """The newest checkpoint of the turn that follows."""
+    found = list(group_turns(after))
     return found[-1].checkpoints[0].id if found else None
 
 

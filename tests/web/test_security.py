@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from starlette.testclient import TestClient  # noqa: F401  # marks these tests
 
+from cases.people import needs_root, run_as
+from holdfast.web.app import ACTIONS, PAGES
 from holdfast.web.security import BODY_MAX_BYTES
 from holdfast.workspace import Workspace
 
 from .conftest import PORT, Pages, make_pages
+from .crawling import crawl
+from .sessions import Session
+
+ORIGIN = {"origin": f"http://127.0.0.1:{PORT}"}
 
 
 @pytest.fixture
@@ -48,6 +59,39 @@ class TestToken:
         )
         assert not answer.headers["location"].startswith("//")
 
+    def test_a_stranger_gets_no_page_at_all(self, stranger: Pages) -> None:
+        for page in PAGES:
+            for suffix in ("", ".json"):
+                path = page.replace("{key}", stranger.key).replace("{ref}", "latest") + suffix
+                assert stranger.client.get(path).status_code == 401, path
+
+    @needs_root
+    def test_another_user_gets_nothing(self, session: Session, environ: dict[str, str]) -> None:
+        call = [sys.executable, "-m", "holdfast.cli", "ui", "--no-open"]
+        run = subprocess.Popen(call, cwd=session.project, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert run.stdout is not None
+        try:
+            address = urlsplit(run.stdout.readline().decode().strip())
+            token = address.query.partition("=")[2].encode()
+
+            def look() -> None:
+                for path in (address.path, "/home", "/home.json", "/static/page.css", f"{address.path}?token=x"):
+                    client = HTTPConnection("127.0.0.1", address.port or 0, timeout=60)
+                    client.request("GET", path)
+                    answer = client.getresponse()
+                    assert answer.status == 401
+                    assert b"shop" not in answer.read()
+                proc = Path(f"/proc/{run.pid}")
+                assert token not in (proc / "cmdline").read_bytes()
+                for secret in ("environ", "fd", "mem", "maps"):
+                    with pytest.raises(PermissionError):
+                        os.listdir(proc / secret) if secret == "fd" else (proc / secret).read_bytes()
+
+            run_as("somebody", look)
+        finally:
+            run.send_signal(signal.SIGINT)
+            run.communicate(timeout=60)
+
 
 class TestOtherSites:
     @pytest.mark.parametrize("host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1", "127.0.0.1:1", ""])
@@ -72,6 +116,17 @@ class TestOtherSites:
         assert pages.post("undo", {"csrf": "wrong"}).status_code == 400
         assert pages.post("undo", {"csrf": ""}).status_code == 400
 
+    def test_every_action_needs_an_origin_and_the_token_of_a_page(self, pages: Pages, workspace: Workspace) -> None:
+        before = workspace.list(None, safety=True)
+        for action in ACTIONS:
+            for suffix in ("", ".json"):
+                path = action.replace("{key}", pages.key) + suffix
+                data = {"csrf": pages.site.keys.csrf}
+                assert pages.client.post(path, data=data).status_code == 403, path
+                assert pages.client.post(path, data={"csrf": "wrong"}, headers=ORIGIN).status_code == 400, path
+                assert pages.client.get(path).status_code in (404, 405), path
+        assert workspace.list(None, safety=True) == before
+
     def test_a_change_by_get_is_not_possible(self, pages: Pages) -> None:
         for path in ("apply", "undo", "redo"):
             assert pages.get(path).status_code in (404, 405)
@@ -87,14 +142,23 @@ class TestOtherSites:
 class TestReadOnly:
     def test_every_change_is_refused(self, workspace: Workspace, environ: dict[str, str]) -> None:
         pages = make_pages(workspace, environ, read_only=True)
-        for path in ("apply", "undo", "redo"):
-            assert pages.post(path).status_code == 403
+        before = workspace.list(None, safety=True)
+        for action in ACTIONS:
+            for suffix in ("", ".json"):
+                path = action.replace("{key}", pages.key) + suffix
+                answer = pages.client.post(path, data={"csrf": pages.site.keys.csrf}, headers=ORIGIN)
+                assert answer.status_code == 403, path
+                assert "read-only" in answer.text
+        assert workspace.list(None, safety=True) == before
 
     def test_no_page_offers_a_change(self, workspace: Workspace, environ: dict[str, str]) -> None:
         pages = make_pages(workspace, environ, read_only=True)
-        turn = pages.get(f"turn/{workspace.list(1)[0].id}").text
-        assert "read-only" in turn
-        assert "Take back" not in turn
+        for url in crawl(pages.client, f"/w/{pages.key}/timeline"):
+            if "/static/" not in url and "/raw" not in url and ".json" not in url:
+                text = pages.client.get(url).text
+                assert "read-only" in text or "fragment" in url, url
+                assert 'method="post"' not in text, url
+                assert "data-plan" not in text, url
 
 
 class TestHeaders:

@@ -113,6 +113,21 @@ def test_what_is_saved_before_the_events_begin(page: Page, session: Session, wor
     expect(page.locator(".row").first).to_contain_text("kelp", timeout=15_000)
 
 
+def test_a_tab_that_nobody_sees_has_no_connection(page: Page, session: Session, workspace: Workspace) -> None:
+    def become(state: str) -> None:
+        page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: {state}, configurable: true}})")
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+    expect(page.locator(".row")).to_have_count(4)
+    with page.expect_event("requestfailed", lambda request: request.url.endswith("/events")):
+        become("true")
+    (session.project / "kelp.txt").write_text("kelp\n")
+    workspace.save("kelp")
+    with page.expect_request("**/events"):
+        become("false")
+    expect(page.locator(".row").first).to_contain_text("kelp", timeout=15_000)
+
+
 def press(page: Page, key: str) -> None:
     """Press a key once the page listens: after a navigation, its script runs when all of it was read."""
     page.wait_for_load_state("load")

@@ -176,11 +176,21 @@ if (rows && rows.dataset.live) {
       schedule();
     }, 1000);
   };
-  const events = new EventSource(rows.dataset.live);
-  events.onmessage = (event) => {
-    known = JSON.parse(event.data).newest;
-    schedule();
+  let events = null; // only while the page is seen: a browser has few connections to a server, for all its tabs
+  const listen = () => {
+    if (document.hidden) {
+      if (events) events.close();
+      events = null;
+    } else if (!events) {
+      events = new EventSource(rows.dataset.live);
+      events.onmessage = (event) => {
+        known = JSON.parse(event.data).newest;
+        schedule();
+      };
+    }
   };
+  document.addEventListener("visibilitychange", listen);
+  listen();
 }
 
 // work that goes on: its state is asked for once a second until it has ended

@@ -1,5 +1,6 @@
-/* A file system that does not tell case apart, for one process: calls that name a file below FOLD_ROOT under another
-   case find the one that is there. For tests on machines that cannot mount such a file system. */
+/* A file system that does not tell case apart, nor the two ways to write an e with an acute accent, for one process:
+   calls that name a file below FOLD_ROOT otherwise find the one that is there. For tests on machines that cannot mount
+   such a file system. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -24,6 +25,21 @@ static int below(int fd) {
     return strncmp(path, root, strlen(root)) == 0;
 }
 
+static const char *composed(const char *name, char *room) {
+    char *end = room;
+    for (; *name; name++, end++) {
+        *end = *name;
+        if (strncmp(name, "e\xCC\x81", 3) == 0) { *end++ = '\xC3'; *end = '\xA9'; name += 2; }
+    }
+    *end = 0;
+    return room;
+}
+
+static int same(const char *one, const char *other) {
+    char first[NAME_MAX + 1], second[NAME_MAX + 1];
+    return strcasecmp(composed(one, first), composed(other, second)) == 0;
+}
+
 /* The name that is there; names are single components, because the program opens folders one at a time. */
 static const char *fold(int fd, const char *name, char *room) {
     if (fd < 0 || !name || !*name || strchr(name, '/') || !below(fd)) return name;
@@ -32,7 +48,7 @@ static const char *fold(int fd, const char *name, char *room) {
     struct dirent *entry;
     const char *found = name;
     while (folder && (entry = readdir(folder)))
-        if (strcasecmp(entry->d_name, name) == 0) {
+        if (same(entry->d_name, name)) {
             if (strcmp(entry->d_name, name) == 0) { found = name; break; }
             found = strcpy(room, entry->d_name);
         }

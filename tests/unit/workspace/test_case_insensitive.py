@@ -1,7 +1,8 @@
-"""File systems that do not tell `README.md` from `readme.md`: nothing is lost, and what cannot be is reported.
+"""File systems that do not tell `README.md` from `readme.md`, nor é as one character from é as two: nothing is lost,
+and what cannot be is reported.
 
 Few machines can mount one. So a library (`fold_names.c`) stands before the calls of one process, and lets names
-below one folder find files of another case, as such a file system does.
+below one folder find files of another case or normal form, as such a file system does.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ import pytest
 from holdfast import Workspace
 
 LIBRARY = Path(__file__).with_name("fold_names.c")
+CASE = ("README.md", "readme.md")
+FORMS = ("cafe\u0301.md", "caf\u00e9.md")  # NFD, NFC
+PAIRS = pytest.mark.parametrize(("one", "two"), [CASE, FORMS], ids=["case", "normal forms"])
+"""Names that become one, in their order."""
 WORK = """
 import json, sys
 from dataclasses import asdict
@@ -68,28 +73,32 @@ def files(root: Path) -> dict[str, str]:
     return {str(path.relative_to(root)): path.read_text() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
+@PAIRS
 @pytest.mark.parametrize("text", ["mine", "the agent's"])
-def test_a_file_that_changed_its_case_comes_back(library: Path, root: Path, ws: Workspace, text: str) -> None:
-    (root / "README.md").write_text("mine")
+def test_a_file_that_changed_its_name_comes_back(
+    library: Path, root: Path, ws: Workspace, text: str, one: str, two: str
+) -> None:
+    (root / one).write_text("mine")
     ws.save("before")
-    (root / "README.md").rename(root / "readme.md")
-    (root / "readme.md").write_text(text)
+    (root / one).rename(root / two)
+    (root / two).write_text(text)
     assert folding(library, root, "latest") == {"failed": {}, "kept": {}}
-    assert files(root) == {"README.md": "mine"}
+    assert files(root) == {one: "mine"}
     assert folding(library, root, "undo") == {"failed": {}, "kept": {}}
-    assert files(root) == {"readme.md": text}
+    assert files(root) == {two: text}
     assert folding(library, root, "redo") == {"failed": {}, "kept": {}}
-    assert files(root) == {"README.md": "mine"}
+    assert files(root) == {one: "mine"}
 
 
-def test_the_same_is_so_where_case_counts(root: Path, ws: Workspace) -> None:
-    (root / "README.md").write_text("mine")
+@PAIRS
+def test_the_same_is_so_where_names_differ(root: Path, ws: Workspace, one: str, two: str) -> None:
+    (root / one).write_text("mine")
     ws.save("before")
-    (root / "README.md").rename(root / "readme.md")
+    (root / one).rename(root / two)
     assert ws.restore("latest").ok
-    assert files(root) == {"README.md": "mine"}
+    assert files(root) == {one: "mine"}
     ws.undo()
-    assert files(root) == {"readme.md": "mine"}
+    assert files(root) == {two: "mine"}
 
 
 def test_a_folder_that_changed_its_case_stays_and_is_named(library: Path, root: Path, ws: Workspace) -> None:
@@ -118,27 +127,29 @@ def test_an_ignored_file_of_another_case_stays_and_is_named(library: Path, root:
     assert files(root)["notes"] == "ignored"
 
 
-def test_two_names_that_become_one_are_named(library: Path, root: Path, ws: Workspace) -> None:
-    (root / "README.md").write_text("one")
-    (root / "readme.md").write_text("two")
+@PAIRS
+def test_two_names_that_become_one_are_named(library: Path, root: Path, ws: Workspace, one: str, two: str) -> None:
+    (root / one).write_text("one")
+    (root / two).write_text("two")
     ws.save("before")
-    (root / "README.md").unlink()
-    (root / "readme.md").unlink()
+    (root / one).unlink()
+    (root / two).unlink()
     said = folding(library, root, "latest")
     assert len(said["failed"]) == 1
     (name,) = said["failed"]
-    assert files(root) in ({"README.md": "one"}, {"readme.md": "two"})
+    assert files(root) in ({one: "one"}, {two: "two"})
     assert name not in files(root)
-    (root / "README.md").unlink(missing_ok=True)
-    (root / "readme.md").write_text("changed")
+    (root / one).unlink(missing_ok=True)
+    (root / two).write_text("changed")
     said = folding(library, root, "latest")
-    assert list(said["failed"]) == ["README.md"]
-    assert files(root) == {"readme.md": "two"}
+    assert list(said["failed"]) == [one]
+    assert files(root) == {two: "two"}
 
 
-def test_an_export_of_two_names_that_become_one(library: Path, root: Path, ws: Workspace) -> None:
-    (root / "README.md").write_text("one")
-    (root / "readme.md").write_text("two")
+@PAIRS
+def test_an_export_of_two_names_that_become_one(library: Path, root: Path, ws: Workspace, one: str, two: str) -> None:
+    (root / one).write_text("one")
+    (root / two).write_text("two")
     ws.save("before")
     env = {**os.environ, "LD_PRELOAD": str(library), "FOLD_ROOT": str(root.parent)}
     code = (
@@ -148,5 +159,5 @@ def test_an_export_of_two_names_that_become_one(library: Path, root: Path, ws: W
     )
     given = [root, root.parent / "store", root.parent / "out"]
     ran = subprocess.run([sys.executable, "-c", code, *given], env=env, capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["readme.md"]
-    assert files(root.parent / "out") == {"README.md": "one"}
+    assert ran.stdout.split() == [two]
+    assert files(root.parent / "out") == {one: "one"}

@@ -206,4 +206,5 @@ class StoreUsage:
 
     @property
     def total_bytes(self) -> int:
+        """Parts and rows together."""
         return self.part_bytes + self.row_bytes

@@ -146,7 +146,9 @@ class StateStore(Protocol):
     """One tenant of one back end. Calls are synchronous and may come from any thread."""
 
     @property
-    def tenant(self) -> str: ...
+    def tenant(self) -> str:
+        """Whose sessions these are; no other tenant's are seen."""
+        ...
 
     def commit(
         self,

@@ -92,7 +92,9 @@ class Import(Protocol):
         """Add what the target lacks, one checkpoint after the other, in the order of the source."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the source and the target."""
+        ...
 
 
 def check_outside(target: str | os.PathLike[str], source: str | os.PathLike[str]) -> None:

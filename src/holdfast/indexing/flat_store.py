@@ -67,6 +67,7 @@ class FlatStore(SQLiteCollections):
 
     @property
     def identity(self) -> str:
+        """Where it is; a store at another path has another identity."""
         return f"flat:{self._path.resolve()}"
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:

@@ -58,6 +58,7 @@ class CheckpointManager:
 
     @property
     def checkpoint_path(self) -> Path:
+        """The file of the checkpoint."""
         return self.checkpoint_file
 
     async def save(self, checkpoint: IndexingCheckpoint) -> None:

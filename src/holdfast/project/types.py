@@ -62,6 +62,7 @@ class GitState:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> GitState:
+        """Read what `to_dict` gave; Refused if a value has another type."""
         return cls(
             _text(data, "commit_hash"), _text(data, "branch"), _texts(data, "dirty_files"), note=_text(data, "note")
         )
@@ -85,6 +86,7 @@ class FeatureState:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FeatureState:
+        """Read what `to_dict` gave; Refused if a value has another type."""
         current = None if data.get("current") is None else _text(data, "current")
         return cls(current, _texts(data, "completed"), _text(data, "snapshot_path"), note=_text(data, "note"))
 
@@ -110,6 +112,7 @@ class Checkpoint:
 
     @property
     def type(self) -> CheckpointType:
+        """The same as `checkpoint_type`."""
         return self.checkpoint_type
 
     @property
@@ -183,6 +186,7 @@ class RolledBack:
 
     @property
     def context(self) -> dict[str, JSON]:
+        """The context that was saved with the checkpoint."""
         return self.checkpoint.context
 
     @property
@@ -259,6 +263,7 @@ class Adopted:
 
     @property
     def ok(self) -> bool:
+        """Whether everything that was asked for was done (P4)."""
         return self.rolled_back.ok
 
 

@@ -55,6 +55,7 @@ class Resumed:
 
     @property
     def step(self) -> int:
+        """The step that was saved; the run goes on with the next."""
         return self.checkpoint.step
 
 

@@ -104,6 +104,7 @@ class CheckpointService:
 
     @property
     def is_initialized(self) -> bool:
+        """Whether the workspace was opened."""
         return self._workspace is not None
 
     @property

@@ -471,6 +471,7 @@ class TestAdopting:
         assert seen(listing) == seen(walk(root, folders_of(data)))
         assert all(folder.rules == listing.folders[""].rules for folder in listing.folders.values())
 
+    @pytest.mark.linux
     def test_mounted_on_itself(self, root: Path) -> None:
         """A folder that became a mount point of itself has the same device, inode and times; only the kernel's table of
         mounts tells."""

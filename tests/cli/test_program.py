@@ -47,7 +47,7 @@ _RESTORING = {
             {"click", "hashlib", "shlex", "holdfast.location.reports", *_NOT_FOR_LOG} | _READING | _RESTORING,
         ),
         ("status", {"click", "hashlib", "base64", "shlex", "holdfast.workspace.pathspec"} | _RESTORING),
-        ("save", {"shlex", "holdfast.location", "holdfast.adapters.agents.session_file"} | _RESTORING),
+        ("save", {"hashlib", "shlex", "holdfast.location", "holdfast.adapters.agents.session_file"} | _RESTORING),
     ],
 )
 @pytest.mark.parametrize("configuration", [None, "watch = 1"])
@@ -66,6 +66,16 @@ def test_a_command_loads_only_its_own_file_and_what_it_needs(holdfast, project, 
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     own = [] if command in ("--help", "log", "log --flat", "status") else [f"holdfast.cli.commands.{command}"]
     assert ran.stdout.splitlines()[-2:] == [str(own), "[]"]
+
+
+def test_a_save_of_nothing_new_loads_neither_openssl_nor_dataclasses(holdfast, project):
+    holdfast("save")
+    code = (
+        "import sys; from holdfast import Workspace; Workspace('.').save();"
+        "print(sorted({'dataclasses', 'hashlib', 'inspect', 'queue', 'encodings.unicode_escape'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
 
 
 def test_a_look_at_a_flow_location_loads_no_event_loop(tmp_path):

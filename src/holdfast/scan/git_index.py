@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +33,7 @@ def read_index(git: Path, *, hash_bytes: int = 20) -> Index:
     try:
         digest, end = _digest(data, hash_bytes)
     except (IndexError, ValueError):
-        return Index(data, b"", "", sha1(data).hexdigest())
+        return Index(data, b"", "", _sha1(data))
     if data[end : end + 4] != b"link":  # always the first of the extensions
         return Index(data, b"", "", digest)
     name = f"sharedindex.{data[end + 8 : end + 8 + hash_bytes].hex()}"
@@ -42,7 +41,7 @@ def read_index(git: Path, *, hash_bytes: int = 20) -> Index:
         shared = durable.read_file(git / name, max_bytes=_MAX_BYTES)
     except OSError:
         shared = b""
-    return Index(data, shared, name, sha1(data + shared).hexdigest())
+    return Index(data, shared, name, _sha1(data + shared))
 
 
 def staged_objects(data: bytes, *, hash_bytes: int = 20) -> set[tuple[bytes, str]]:
@@ -64,13 +63,19 @@ def staged_objects(data: bytes, *, hash_bytes: int = 20) -> set[tuple[bytes, str
     return found
 
 
+def _sha1(data: bytes) -> str:
+    import hashlib  # start-up cost: it loads OpenSSL
+
+    return hashlib.sha1(data).hexdigest()
+
+
 def _digest(data: bytes, hash_bytes: int) -> tuple[str, int]:
     """Return the digest of the entries and where they end. IndexError or ValueError if the index is damaged."""
     parts, last = [data[4:12]], 12
     for at, _, end, after in _entries(data, hash_bytes):
         parts += (data[at + 24 : at + 28], data[at + _STAT_BYTES : end])
         last = after
-    return sha1(b"\0".join(parts)).hexdigest(), last
+    return _sha1(b"\0".join(parts)), last
 
 
 def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[int, bytes, int, int]]:

@@ -8,7 +8,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import ContextDecorator, ExitStack, suppress
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -106,7 +105,7 @@ class Guard(GuardedStep[Checkpoint], ContextDecorator):
         self._git = git_position(self._workspace)
         first_saves, actor = self._workspace.first_saves, self._request.actor
         author, metadata = first_saves.attribute(actor)  # what is there before the first step was not made by its actor
-        self.checkpoint = self._workspace.save_request(replace(self._request, actor=author, metadata=metadata))
+        self.checkpoint = self._workspace.save_request(self._request.replace(actor=author, metadata=metadata))
         first_saves.note(actor)
         self._protection.enter_context(self._workspace.hold(self.checkpoint.id))  # the step may save, and others prune
         return self.checkpoint

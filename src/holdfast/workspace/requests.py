@@ -1,12 +1,14 @@
-"""What callers ask of a workspace: `SaveRequest` and `RestoreRequest`, checked when they are made."""
+"""What callers ask of a workspace: `SaveRequest` and `RestoreRequest`, checked when they are made.
 
-from __future__ import annotations
+No dataclasses: loading `dataclasses` and making these two would be a fifth of what a save loads.
+"""
+
+# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from holdfast.errors import Refused, Remedy
 from holdfast.model import JSON, Checkpoint, Progress
@@ -18,10 +20,7 @@ if TYPE_CHECKING:
     from holdfast.model import TurnRef  # start-up cost: a save needs none
 
 
-@dataclass(frozen=True, slots=True)
-class SaveRequest:
-    """The arguments of a save. Refused if a checkpoint cannot store them."""
-
+class _SaveFields(NamedTuple):
     message: str = ""
     state: Mapping[str, JSON] | None = None
     session: str | None = None
@@ -36,18 +35,34 @@ class SaveRequest:
     """Paths below the workspace that are saved whatever the ignore rules say."""
     progress: Progress | None = None
 
-    def __post_init__(self) -> None:
+
+class SaveRequest(_SaveFields):
+    """The arguments of a save. Refused if a checkpoint cannot store them."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # a type checker takes the arguments from the fields
+
+        def __new__(cls, *given: Any, **named: Any) -> Self:
+            self = super().__new__(cls, *given, **named)
+            self._check()
+            metadata = as_json(dict(self.metadata or {}), "metadata")
+            return self._replace(message=self.message or "", metadata=metadata)  # None is no message
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with other arguments, checked again."""
+        return type(self)(**(self._asdict() | changes))
+
+    def _check(self) -> None:
         if self.name is not None:
             check_name(self.name)
         for what, value in (("message", self.message), ("session", self.session), ("actor", self.actor)):
             check_optional_text(value, what)
-        object.__setattr__(self, "message", self.message or "")  # None is no message
         if self.step is not None:
             check_int(self.step, "step")
         check_flag(self.pinned, "pinned")
         if self.metadata is not None:
             check_mapping(self.metadata, "metadata")
-        object.__setattr__(self, "metadata", as_json(dict(self.metadata or {}), "metadata"))
 
     @property
     def wants_own_checkpoint(self) -> bool:
@@ -79,10 +94,7 @@ class Chosen(NamedTuple):
     """Their ids."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreRequest:
-    """The arguments of a restore, an undo or a redo. Refused if they contradict each other."""
-
+class _RestoreFields(NamedTuple):
     verb: str
     target: Checkpoint
     paths: Sequence[str] | None = None
@@ -94,7 +106,7 @@ class RestoreRequest:
     """With `keep_mine`: whose changes are undone; None stands for every actor but the user."""
     unsaved_by: str | None = None
     """With `keep_mine`: who made the changes that no checkpoint has yet; None stands for the user."""
-    turn: TurnRef | None = None
+    turn: "TurnRef | None" = None
     """With `keep_mine`: undo only what was done in this turn; None stands for everything since the target."""
     chosen: Chosen | None = None
     """Restore not to the target, but to what the folder would be without some of the changes since the target."""
@@ -108,6 +120,23 @@ class RestoreRequest:
     is_exact: bool = False
     """Whether `paths` come from an earlier operation and are taken literally, not as patterns."""
 
+
+class RestoreRequest(_RestoreFields):
+    """The arguments of a restore, an undo or a redo. Refused if they contradict each other."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # as above
+
+        def __new__(cls, *given: Any, **named: Any) -> Self:
+            self = super().__new__(cls, *given, **named)
+            self._check()
+            return self
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with other arguments, checked again."""
+        return type(self)(**(self._asdict() | changes))
+
     @property
     def is_computed(self) -> bool:
         """Whether what to restore is computed from the folder, and not the target itself."""
@@ -119,7 +148,7 @@ class RestoreRequest:
         key = None if self.turn is None else TurnKey(self.turn.agent, self.turn.session, self.turn.turn)
         return Undone(self.agent, key, self.unsaved_by)
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         for what, value in (("agent", self.agent), ("unsaved_by", self.unsaved_by)):
             if value is not None and (not isinstance(value, str) or not value):
                 raise Refused(f"{what} is not a name", hint="Give the actor of its checkpoints.", remedy=Remedy("list"))

@@ -912,14 +912,12 @@ class Workspace:
         It is a restore with `keep_mine`: what is there is saved first (P1), and `undo` reverses it. `agent` may be a
         sub-agent, whose part of the turn is meant then. `plan`, `touch`, `state` and `unsaved_by` are as in `restore`.
         """
-        from dataclasses import replace  # start-up cost: `log` needs none
-
         with self._writing():
             if plan is not None:
                 agent, unsaved_by = agent or plan.agent, unsaved_by or plan.unsaved_by
             request = self._turn_request(turn, agent, unsaved_by)
             saved = None if state is None else dict(state)
-            request = replace(request, touch_ns=self._touch_ns(touch), state=saved, progress=progress)
+            request = request.replace(touch_ns=self._touch_ns(touch), state=saved, progress=progress)
             return self._restore(request, plan=plan)
 
     def _turn_request(self, turn: Turn, agent: str | None, unsaved_by: str | None) -> RestoreRequest:
@@ -1039,12 +1037,9 @@ class Workspace:
         be taken back: it is not there any more, or the same lines were changed since. Otherwise this is a restore, with
         a safety checkpoint (P1), and `undo` reverses it. `plan`, `touch` and `state` are as in `restore`.
         """
-        from dataclasses import replace  # start-up cost: `log` needs none
-
         wanted = _hunk_ids(changes, hunks)
         with self._writing():
-            request = replace(
-                self._revert_request(changes, wanted),
+            request = self._revert_request(changes, wanted).replace(
                 touch_ns=self._touch_ns(touch),
                 state=None if state is None else dict(state),
                 progress=progress,
@@ -1070,21 +1065,17 @@ class Workspace:
         Saves what is there first, with `state` (P1). Conflict if the folder no longer matches a given `plan`, of
         `preview_undo`. `touch` is as in `restore`.
         """
-        from dataclasses import replace  # as above
-
         with self._writing():
             request = self._engine.restorer.undo_request()
             saved = None if state is None else dict(state)
-            request = replace(request, state=saved, touch_ns=self._touch_ns(touch), progress=progress)
+            request = request.replace(state=saved, touch_ns=self._touch_ns(touch), progress=progress)
             return self._restore(request, plan=plan)
 
     def redo(self, plan: Plan | None = None, *, touch: bool = False, progress: Progress | None = None) -> Restored:
         """Redo what the last undo reverted. NotFound if there is none since the last restore."""
-        from dataclasses import replace  # as above
-
         with self._writing():
             request = self._engine.restorer.redo_request()
-            return self._restore(replace(request, touch_ns=self._touch_ns(touch), progress=progress), plan=plan)
+            return self._restore(request.replace(touch_ns=self._touch_ns(touch), progress=progress), plan=plan)
 
     def preview_undo(self) -> Plan:
         """Compute what `undo` would do. NotFound if there is nothing to undo."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from array import array
 
 import pytest
@@ -52,6 +53,11 @@ class TestCache:
             flipped = bytearray(data)
             flipped[place] ^= 1 << place % 8
             assert load(bytes(flipped)) is None, place
+
+    def test_the_checksum_is_that_of_zlib(self) -> None:
+        data = dump([], {"a": "é" * 5000})
+        start = data.index(b"\n") + 5
+        assert int.from_bytes(data[start - 4 : start], "big") == zlib.crc32(data[start:])
 
     def test_a_cache_cut_short_anywhere_is_noticed(self) -> None:
         data = dump(FOLDERS, None)

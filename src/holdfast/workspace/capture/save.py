@@ -10,7 +10,6 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -90,7 +89,7 @@ class Saver:
                 self._durable_head = row.id
                 return None
             state, metadata = details()
-            label = replace(request, metadata=metadata).label()
+            label = request.replace(metadata=metadata).label()
             state_tree = self._state_tree(sink, state)
             checkpoint = self._publish(sink, snapshot, label, head=head, state_tree=state_tree, report=report)
         self._tidy(remember)
@@ -147,13 +146,17 @@ class Saver:
         *,
         checkpoint_id: str,
         state: Mapping[str, JSON] | None = None,
+        reader: TreeReader | None = None,
     ) -> Checkpoint:
-        """Save a snapshot that is about to be replaced (P1), with the given state, or with the one saved last."""
+        """Save a snapshot that is about to be replaced (P1), with the given state, or with the one saved last.
+
+        `reader`: of the sink, one that has read some of its folders already.
+        """
         head = self._repository.head()
         state_tree = self._last_state(head) if state is None else self._state_tree(sink, state)
         label = _unlabelled(checkpoint_id, operation)
         report = encode_uncovered(snapshot.uncovered)
-        return self._publish(sink, snapshot, label, head=head, state_tree=state_tree, report=report)
+        return self._publish(sink, snapshot, label, head=head, state_tree=state_tree, report=report, reader=reader)
 
     def now_ns(self) -> int:
         """Return the time for content that is created now."""
@@ -197,6 +200,7 @@ class Saver:
         state_tree: bytes,
         report: bytes,
         rules: bytes | None = None,
+        reader: TreeReader | None = None,
     ) -> Checkpoint:
         sequence = self._repository.next_sequence()
         checkpoint = label.replace(
@@ -209,11 +213,12 @@ class Saver:
             git=self._scanner.git_head(),
         )
         git = self.git.record(sink, self._scanner.git_dir())
+        changes = self._changes(reader or TreeReader(sink), checkpoint, head, snapshot)
         contents = Contents(
             root=snapshot.root,
             state=state_tree,
             record=sink.add(ObjectKind.BLOB, encode_record(checkpoint)),
-            changes=sink.add(ObjectKind.BLOB, to_json(self._changes(sink, checkpoint, head, snapshot))),
+            changes=sink.add(ObjectKind.BLOB, to_json(changes)),
             uncovered=sink.add(ObjectKind.BLOB, report),
             rules=sink.add(ObjectKind.BLOB, self._scanner.frozen_rules(snapshot) if rules is None else rules),
             git=git.names,
@@ -250,7 +255,7 @@ class Saver:
         )
 
     def _changes(
-        self, sink: ObjectSink, checkpoint: Checkpoint, head: Checkpoint | None, snapshot: Snapshot
+        self, reader: TreeReader, checkpoint: Checkpoint, head: Checkpoint | None, snapshot: Snapshot
     ) -> list[str] | None:
         """Return the paths that differ from the parent, as lists show it; None stands for all of them."""
         if head is None:
@@ -259,7 +264,7 @@ class Saver:
         try:
             before = self._repository.contents(parent).root
             known = snapshot.changed_since(before)
-            return files_changed(TreeReader(sink).diff(before, snapshot.root)) if known is None else known
+            return files_changed(reader.diff(before, snapshot.root)) if known is None else known
         except (Damaged, NotFound):
             return None
 

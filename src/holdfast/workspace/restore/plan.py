@@ -62,6 +62,8 @@ class Steps(NamedTuple):
     """Paths that the safety checkpoint must include, whatever the ignore rules say, before they are replaced (P1)."""
     undone: UndoneContent | None = None
     """The target, if it is not a checkpoint yet but the folder without an agent's changes."""
+    reader: TreeReader | None = None
+    """It has read the folders that differ, which the safety checkpoint is compared by."""
 
 
 class Planner:
@@ -120,7 +122,7 @@ class Planner:
         for path in [path for path in self._changes if _nearest(path, self._blocked)]:
             del self._changes[path]
         changes = dict(sorted(self._changes.items()))
-        return Steps(self._plan(changes), changes, frozenset(self._obstacles))
+        return Steps(self._plan(changes), changes, frozenset(self._obstacles), reader=self._reader)
 
     def _differing(self) -> dict[str, Change]:
         found: dict[str, Change] = {}

@@ -76,7 +76,8 @@ class Restorer:
                     else:
                         made = self._agent_undo.publish(request, steps.undone, snapshot, sink)
                 if made is not None:
-                    request = replace(request, target=made)
+                    request = request.replace(target=made)
+                    steps = steps._replace(reader=None)  # it reads the sink that is closed
                     with PackSink(self._repository.objects) as sink:
                         state, entry, safety = self._save_present(request, snapshot, steps, sink)
             except BaseException:
@@ -111,7 +112,9 @@ class Restorer:
         state = self._repository.state(request.target)  # raises Damaged now, not when the files are in place
         entry = self.begin(request, steps, snapshot)
         operation = Operation(request.verb, request.target.id, None if entry.paths is None else tuple(entry.paths))
-        safety = self._saver.publish_safety(sink, snapshot, operation, checkpoint_id=entry.safety, state=request.state)
+        safety = self._saver.publish_safety(
+            sink, snapshot, operation, checkpoint_id=entry.safety, state=request.state, reader=steps.reader
+        )
         return state, entry, safety
 
     @property

@@ -18,7 +18,6 @@ from holdfast.validation import check_mapping
 from holdfast.workspace.stored.chunking import JSON_TOKENS, Sink, Source, read_parts, write_parts
 from holdfast.workspace.stored.incremental_json import encode_pieces
 from holdfast.workspace.stored.state_json import Spelled, Spelling, parsed
-from holdfast.workspace.stored.tagged_json import texts_of
 
 _NAME = re.compile(r"[\w][\w .:@+-]{0,150}")
 _JSON, _TAGGED = b".json", b".json-tagged"
@@ -70,6 +69,8 @@ def state_names(source: Source, tree: bytes) -> dict[str, TreeEntry]:
 
 def read_texts(source: Source, entry: TreeEntry) -> str:
     """Return all texts of a state, names and values, each on its own lines, in order."""
+    from holdfast.workspace.stored.tagged_json import texts_of  # start-up cost: no save needs it
+
     return "\n".join(texts_of(*_form(source, entry)))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 import threading
 import weakref
 import zlib
@@ -386,7 +387,7 @@ class PackWriter:
     def __init__(self, folder: Path, *, has: Callable[[bytes], bool]) -> None:
         self._folder = folder
         self._has = has
-        self._added: dict[bytes, tuple[int, int]] = {}  # name: (offset, crc)
+        self._added: dict[bytes, int] = {}  # by name, offset and crc in one number: a million are possible
         self._buffer = bytearray(_PACK_HEADER.size)
         self._written = 0
         self._fd = -1
@@ -411,7 +412,7 @@ class PackWriter:
         """Add an object that is deflated already; one that is in this pack is passed over."""
         if entry.oid in self._added:
             return
-        self._added[entry.oid] = (self._written + len(self._buffer), entry.crc)
+        self._added[entry.oid] = (self._written + len(self._buffer)) << 32 | entry.crc
         self._buffer += entry.data
         if len(self._buffer) > _BUFFER_BYTES:
             self._flush()
@@ -422,7 +423,10 @@ class PackWriter:
             self.abort()
             return None
         checksum = self._finish_pack()
-        index = index_file(self._added, checksum)
+        oids = sorted(self._added)
+        offsets = array("Q", [self._added[oid] >> 32 for oid in oids])
+        crcs = array("I", [self._added[oid] & 0xFFFFFFFF for oid in oids])
+        index = _index(oids, offsets, crcs, checksum)
         name = f"pack-{checksum.hex()}"
         temporary_index = f"{self._temporary}_idx"
         fd = durable.disk().create(temporary_index)
@@ -441,6 +445,10 @@ class PackWriter:
         for suffix in (".pack", ".idx"):  # an index alone is swept, if this is interrupted
             durable.disk().unlink(str(self._folder / f"{name}{suffix}"))
         durable.sync_folder(self._folder)
+
+    def forget(self) -> None:
+        """Give back the memory of what was added, once nobody asks for it any more."""
+        self._added = {}
 
     def abort(self) -> None:
         """Leave nothing behind."""
@@ -490,30 +498,34 @@ def sweep(folder: Path) -> None:
 def index_file(added: dict[bytes, tuple[int, int]], checksum: bytes) -> bytes:
     """The index of a pack: its objects by name, with offset and crc, and the checksum of the pack."""
     oids = sorted(added)
+    offsets, crcs = array("Q", [added[oid][0] for oid in oids]), array("I", [added[oid][1] for oid in oids])
+    return _index(oids, offsets, crcs, checksum)
+
+
+def _index(oids: Sequence[bytes], offsets: array[int], crcs: array[int], checksum: bytes) -> bytes:
+    """An index. `oids` are sorted, and the others in the same order."""
     counts = [0] * 256
     for oid in oids:
         counts[oid[0]] += 1
-    rows = [added[oid] for oid in oids]
-    near: list[int] = []
-    far: list[int] = []
-    for offset, _ in rows:
+    near, far = array("I"), array("Q")
+    for offset in offsets:
         if offset < _FAR_OFFSET:
             near.append(offset)
         else:
             near.append(_FAR_OFFSET | len(far))
             far.append(offset)
-    body = b"".join(
-        (
-            INDEX_MAGIC,
-            struct.pack(">256I", *accumulate(counts)),
-            *oids,
-            struct.pack(f">{len(rows)}I", *[crc for _, crc in rows]),
-            struct.pack(f">{len(near)}I", *near),
-            struct.pack(f">{len(far)}Q", *far),
-            checksum,
-        )
-    )
-    return body + _sha1(body).digest()
+    digest = _sha1()
+    columns = [_big_endian(column) for column in (crcs, near, far)]
+    parts = [INDEX_MAGIC, struct.pack(">256I", *accumulate(counts)), b"".join(oids), *columns, checksum]
+    for part in parts:
+        digest.update(part)
+    return b"".join((*parts, digest.digest()))
+
+
+def _big_endian(numbers: array[int]) -> bytes:
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers.tobytes()
 
 
 def _sha1(data: bytes | bytearray | memoryview = b"") -> hashlib._Hash:

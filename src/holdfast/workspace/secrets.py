@@ -134,19 +134,20 @@ class SecretScan:
         self,
         checkpoint: Checkpoint,
         contents: Contents,
-        files: Iterable[tuple[str, bytes, int]],
+        files: Callable[[], Iterable[tuple[str, bytes, int]]],
         is_new: Callable[[bytes], bool],
         is_tracked: IsTracked,
     ) -> None:
-        """Scan what a save has just stored, or note that it is pending. `files`: path, blob and size of each."""
-        new = [(path, oid, size) for path, oid, size in files if is_new(oid)]
+        """Scan what a save has just stored, or note that it is pending. `files` gives path, blob and size of each."""
         parts = [part for part in self._texts(contents) if is_new(part.blobs[0])]
         size = sum(self._repository.objects.kind_and_size(part.blobs[0])[1] for part in parts)
-        if size + sum(each[2] for each in new) > SAVE_MAX_BYTES:
-            new = [each for each in new if not is_tracked(each[0])]  # reads git's index, so only then
+        most_bytes = SAVE_MAX_BYTES - size
+        new = _fitting((each for each in files() if is_new(each[1])), most_bytes)
+        if new is None:  # reads git's index, so only then
+            new = _fitting((each for each in files() if is_new(each[1]) and not is_tracked(each[0])), most_bytes)
         stored = self._read()  # with what a killed process left
         stored["pending"] = [each for each in stored["pending"] if each != checkpoint.id]
-        if size + sum(each[2] for each in new) > SAVE_MAX_BYTES:
+        if new is None:
             self._write(stored, pending=[checkpoint.id])
             self._end()
             return
@@ -342,3 +343,14 @@ def scan_quietly(scan: Callable[[], object]) -> None:
     """Scan; a scan that fails does not make a save fail: the checkpoint exists already."""
     with contextlib.suppress(HoldfastError, OSError, ValueError, KeyError):
         scan()
+
+
+def _fitting(files: Iterable[tuple[str, bytes, int]], most_bytes: int) -> list[tuple[str, bytes, int]] | None:
+    """The files; None if they have more bytes than that: a first save may have a million."""
+    found = []
+    for each in files:
+        most_bytes -= each[2]
+        if most_bytes < 0:
+            return None
+        found.append(each)
+    return found if most_bytes >= 0 else None

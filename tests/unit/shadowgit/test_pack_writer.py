@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import stat
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast.durable import Disk, use_disk
-from holdfast.shadowgit import ObjectKind, ObjectStore, Pack, encode_entry, object_id
+from holdfast.shadowgit import ObjectKind, ObjectStore, Pack, PackEntry, encode_entry, object_id
 from holdfast.shadowgit.packs import index_file, sweep
 from holdfast.testing.faulty_disks import ForgetfulDisk, every_point
 from holdfast.testing.leaks import open_below
@@ -162,6 +164,26 @@ class TestCommit:
             "create", "write", "fsync", "create", "write", "fsync", "rename", "rename", "fsync",
         ]  # fmt: skip
         assert [call.about.rpartition(".")[2] for call in calls if call.name == "rename"] == ["idx", "pack"]
+
+
+class TestMemory:
+    """A first save may add a million objects, within 200 MiB for 300,000."""
+
+    COUNT = 20_000
+
+    def test_few_bytes_for_each_object_until_it_is_committed(self, store: ObjectStore) -> None:
+        writer = store.writer()
+        tracemalloc.start()
+        try:
+            for number in range(self.COUNT):
+                writer.add_entry(PackEntry(hashlib.sha1(b"%d" % number).digest(), b"\x30\x78\x9c\x03\0\0\0\0\x01", 1))
+            writer.commit()
+            writer.forget()
+            left, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert most / self.COUNT < 280
+        assert left / self.COUNT < 20
 
 
 class TestWithdraw:

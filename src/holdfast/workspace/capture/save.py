@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -245,11 +245,13 @@ class Saver:
         from holdfast.workspace.secrets import SecretScan, scan_quietly  # start-up cost: most saves find no change
 
         scan = SecretScan(self._repository)
-        files = [
-            (join(folder.path, folder.names[place]), folder.content(place), folder.rows[WIDTH * place + SIZE])
-            for folder, place in snapshot.listing.pending
-            if folder.holds(place) and stat.S_ISREG(folder.rows[WIDTH * place + MODE])
-        ]
+
+        def files() -> Iterator[tuple[str, bytes, int]]:
+            for folder, place in snapshot.listing.pending:
+                if folder.holds(place) and stat.S_ISREG(folder.rows[WIDTH * place + MODE]):
+                    path = join(folder.path, folder.names[place])
+                    yield path, folder.content(place), folder.rows[WIDTH * place + SIZE]
+
         scan_quietly(
             lambda: scan.after_save(checkpoint, contents, files, sink.writer.added, self._scanner.tracked_files())
         )

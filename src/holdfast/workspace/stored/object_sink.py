@@ -79,6 +79,8 @@ class PackSink(ObjectSink):
     ) -> None:
         if kind is not None:
             self.writer.abort()
+        self._objects.clear()  # after a first save these are a third of all memory
+        self.writer.forget()
 
     def lacks(self, oid: bytes) -> bool:
         return not self.writer.holds(oid)

@@ -34,7 +34,7 @@ LINK_MODE = 0o120000
 _RAW_ENTRY = rb"(?s)[0-7]+ [^\0]+\0.{20}"  # not compiled yet, as the patterns below: start-up cost
 _HEX = rb"[0-9a-f]{40}"
 _SMALL_BYTES = 4096
-_first = [*range(8)]
+_first = [*range(16)]
 """One for each small object that is still hashed without OpenSSL: loading that takes longer than reading the last
 checkpoint (start-up cost)."""
 EMPTY_TREE = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")

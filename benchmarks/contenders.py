@@ -23,9 +23,11 @@ INSIDE = "holdfast"
 PROCESS = "python -c"
 COMMAND = "holdfast command"
 HELPED = "with the helper"
+PURE = "pure Python"
 WATCHING = "holdfast, watching"
 GIT = "shadow git"
 PEERS = ("restic", "borg")
+HELPER_STARTS_S = 30
 
 SAVE = """
 import sys, time
@@ -160,6 +162,20 @@ class Library(Holdfast):
         return {**_both(INSIDE, printed), **process}
 
 
+class Pure(Library):
+    """The library without the native module."""
+
+    name = PURE
+
+    def begin(self) -> None:
+        super().begin()
+        self.environ["HOLDFAST_NATIVE"] = "0"
+
+    def _timed(self, commands: list[list[str]]) -> Timings:
+        found = super()._timed(commands)
+        return {PURE: found[INSIDE], of_processor(PURE): found[of_processor(INSIDE)]}
+
+
 class Command(Holdfast):
     """The `holdfast` command, start-up included."""
 
@@ -195,7 +211,10 @@ class Helped(Command):
         super().begin()
         self.environ.pop("PYTHONUSERBASE", None)  # a command with variables of Python runs alone
         self._helper = subprocess.Popen([sys.executable, "-c", HELPER], env=self.environ, stdin=subprocess.DEVNULL)
+        until = time.monotonic() + HELPER_STARTS_S
         while not is_listening(self.environ):
+            if self._helper.poll() is not None or time.monotonic() > until:
+                raise SystemExit("the helper does not start")
             time.sleep(0.01)
 
     def __enter__(self) -> Helped:

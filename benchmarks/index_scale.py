@@ -23,12 +23,13 @@ from holdfast.digest import digest_bytes
 from holdfast.indexing import Channel, FlatStore, FolderSource, IndexRun, Pipeline
 from holdfast.indexing.ledger import Published
 from holdfast.indexing.ledger.sqlite import SQLiteLedger
+from report import verdict
 
 _FILES_IN_A_FOLDER = 40
 """As in a large repository; in one folder with very many files `os.walk` is quicker still."""
 _AT_ONCE = 20_000
 _CHANGED = 100
-_ROUNDS = 5
+_GOAL, _MEMORY_GOAL_MIB = 6.0, 500
 
 
 def _embed(texts: list[str]) -> list[list[float]]:
@@ -107,11 +108,11 @@ def walk(docs: Path) -> None:
         pass
 
 
-def measure(where: Path) -> None:
+def measure(where: Path, rounds: int) -> None:
     """In a process of its own, so that its memory is that of the plan and nothing else."""
     walked, planned = [], []
     plans = []
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         walked.append(timed(lambda: walk(where / "docs")))
         with _run(where) as run:
             planned.append(timed(lambda: plans.append(run.plan())))
@@ -123,11 +124,12 @@ def measure(where: Path) -> None:
     for kind in ("wall_s", "busy_s"):
         ours, theirs = ([getattr(each, kind) for each in some] for some in (planned, walked))
         ratio = median(ours) / median(theirs)
-        print(f"{kind}: os.walk {median(theirs):.2f}, plan {median(ours):.2f}: {ratio:.1f} × (goal 10 ×)")
-    print(f"peak memory {peak:.0f} MiB (goal 500 MiB)")
+        shown = (f"{median(each):.2f} s ({min(each):.2f}–{max(each):.2f})" for each in (theirs, ours))
+        print("{}: os.walk {}, plan {}: {:.1f} ×, {}".format(kind, *shown, ratio, verdict(ratio, _GOAL)))
+    print(f"peak memory {peak:.0f} MiB, {verdict(peak, _MEMORY_GOAL_MIB, unit=' MiB')}")
 
 
-def scale(count: int, where: str | None) -> None:
+def scale(count: int, where: str | None, rounds: int) -> None:
     folder = Path(tempfile.mkdtemp(prefix="holdfast-scale-", dir=where))
     try:
         make_tree(folder / "docs", count)
@@ -135,8 +137,12 @@ def scale(count: int, where: str | None) -> None:
         change(folder / "docs", count)
         time.sleep(2.5)  # a file that changed within the last two seconds is read again each time
         subprocess.run(
-            [sys.executable, str(Path(__file__).with_name("indexing.py")), "--measure", str(folder)], check=True
-        )
+            [
+                sys.executable, str(Path(__file__).with_name("indexing.py")), "--measure", str(folder),
+                "--rounds", str(rounds),
+            ],
+            check=True,
+        )  # fmt: skip
     finally:
         shutil.rmtree(folder)
 
@@ -151,7 +157,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> bool:
     """Do what was asked, if it was this."""
     if given.measure:
-        measure(given.measure)
+        measure(given.measure, given.rounds)
     elif given.scale:
-        scale(given.documents, given.where)
+        scale(given.documents, given.where, given.rounds)
     return bool(given.measure or given.scale)

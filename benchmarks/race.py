@@ -9,11 +9,12 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import contenders
 import trees
-from contenders import COMMAND, GIT, HELPED, INSIDE, PROCESS, WATCHING, Contender, of_processor
+from contenders import COMMAND, GIT, HELPED, INSIDE, PROCESS, PURE, WATCHING, Contender, of_processor
 from report import Row
 from trees import Tree
 
@@ -24,16 +25,31 @@ READING = "reading and hashing"
 MEMORY_GOAL_MIB = 200.0
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How much is measured of one tree."""
+
+    repeat: int = 5
+    """Rounds of each kind of work; first saves at most 3."""
+    changed_saves: int = CHANGED_SAVES
+    with_pure: bool = False
+    """Whether the library takes part a second time, without its native module."""
+    with_deleted: bool = True
+    with_memory: bool = False
+
+
 class Race:
     """All contenders on one tree, round by round."""
 
-    def __init__(self, tree: Tree, room: Path, peers: Sequence[str], repeat: int) -> None:
+    def __init__(self, tree: Tree, room: Path, peers: Sequence[str], scope: Scope) -> None:
         self.tree = tree
         self.room = room
         self.helped = contenders.Helped(tree.root, room / "helped")
-        self.all = [*contenders.contenders(tree.root, room, peers), self.helped]
+        pure = [contenders.Pure(tree.root, room / "pure")] if scope.with_pure else []
+        self.all = [*contenders.contenders(tree.root, room, peers), *pure, self.helped]
         self.peers = peers
-        self.repeat = repeat
+        self.scope = scope
+        self.repeat = scope.repeat
 
     def rows(self) -> list[Row]:
         """Measure every kind of work, in the order in which a user would meet it."""
@@ -43,10 +59,11 @@ class Race:
                 *self._store_size("store after the first save"),
                 *self._nothing_changed(),
                 *self._files_changed(),
-                *self._store_size(f"store after {CHANGED_SAVES} more saves"),
+                *self._store_size(f"store after {self.scope.changed_saves} more saves"),
                 *self._restore(),
                 *self._watching(),
-                *self._deleted(),
+                *(self._deleted() if self.scope.with_deleted else ()),
+                *(self._memory() if self.scope.with_memory else ()),
             ]
 
     def _first_save(self) -> Iterator[Row]:
@@ -60,6 +77,7 @@ class Race:
         yield found.row(INSIDE, against=READING, goal_ratio=3.0)
         yield found.row(PROCESS)
         yield found.row(COMMAND)
+        yield from self._pure(found, 0.41)
 
     def _nothing_changed(self) -> Iterator[Row]:
         found = Found("save, nothing changed", self.peers)
@@ -70,17 +88,26 @@ class Race:
         yield found.row(PROCESS)
         yield found.row(COMMAND, goal_ratio=0.75)
         yield found.row(HELPED, goal_ratio=0.3)
+        yield from self._pure(found, 1.13)
 
     def _files_changed(self) -> Iterator[Row]:
         found = Found(f"save, {CHANGED_FILES} files changed", self.peers)
         seeds = iter(range(CHANGED_SAVES))
-        for contender in self._rounds("files changed", CHANGED_SAVES, each_round=lambda: self._edit(next(seeds))):
+        for contender in self._rounds(
+            "files changed", self.scope.changed_saves, each_round=lambda: self._edit(next(seeds))
+        ):
             os.sync()
             found.add(contender.save())
         yield found.row(INSIDE, goal_ratio=0.5)
         yield found.row(PROCESS)
         yield found.row(COMMAND, goal_ratio=0.85)
         yield found.row(HELPED, goal_ratio=0.35)
+        yield from self._pure(found, 1.04)
+
+    def _pure(self, found: Found, before: float) -> Iterator[Row]:
+        """The pure implementation; the goal is what it took, of git's time, before there was a native module."""
+        if self.scope.with_pure:
+            yield found.row(PURE, goal_ratio=before)
 
     def _watching(self) -> Iterator[Row]:
         """Saves of a process that stays and watches, against a git that is as it was."""
@@ -90,9 +117,9 @@ class Race:
             git.save()
             time.sleep(SETTLE_SECONDS)
             watching.save()  # what it made itself is no longer young
-            for number in range(2 * CHANGED_SAVES):
+            for number in range(2 * self.scope.changed_saves):
                 found = busy if number % 2 else quiet
-                say(f"{self.tree.title}: watching, round {number // 2 + 1} of {CHANGED_SAVES}")
+                say(f"{self.tree.title}: watching, round {number // 2 + 1} of {self.scope.changed_saves}")
                 if found is busy:
                     self._edit(CHANGED_SAVES + number)
                 for contender in (git, watching) if number % 4 < 2 else (watching, git):
@@ -114,6 +141,7 @@ class Race:
         yield found.row(PROCESS)
         yield found.row(COMMAND, goal_ratio=1.2)
         yield found.row(HELPED, goal_ratio=0.5)
+        yield from self._pure(found, 1.55)
 
     def _deleted(self) -> Iterator[Row]:
         """Bring back half of all files, undo that, and redo it."""
@@ -144,6 +172,18 @@ class Race:
                 self._must_exist(gone, COMMAND)
         for found in (back, undone, redone):
             yield found.row(COMMAND, goal_ratio=1.0)
+
+    def _memory(self) -> Iterator[Row]:
+        """The largest memory of a first save, and of one that finds nothing changed."""
+        library = contenders.Library(self.tree.root, self.room / "memory")
+        library.begin()
+        for work in ("memory of a first save", "memory of a save, nothing changed"):
+            say(f"{self.tree.title}: {work}")
+            found = Found(work, (), unit="MiB")
+            (git,) = (contender for contender in self.all if contender.name == GIT)
+            for contender in (library, git):
+                found.add({contender.name: contender.save_peak_mib()})
+            yield found.row(INSIDE, goal_most=MEMORY_GOAL_MIB)
 
     def _remove(self, paths: Sequence[str]) -> None:
         for path in paths:

@@ -85,6 +85,11 @@ class Section:
     rows: list[Row]
 
 
+def verdict(value: float, most: float, *, unit: str = " ×") -> str:
+    """The goal, and whether a value that should be small meets it."""
+    return f"goal {most:g}{unit}: {'met' if value <= most else 'missed'}"
+
+
 def table(rows: Sequence[Row], peers: Sequence[str], *, markdown: bool) -> str:
     """Return the rows as an aligned table, ready for a page of documentation or for a terminal."""
     header = ["work", "Holdfast", "against", "takes", "ratio", "processor", "goal", "outcome"]

@@ -90,6 +90,8 @@ class Table:
         self.row(work, spread, against, f"{mine / other:.2f}", goal)
 
     def row(self, work: str, ours: str, peer: str, ratio: str, goal: str) -> None:
+        if goal.startswith("≤ "):
+            goal += ": met" if float(ratio) <= float(goal[2:]) else ": missed"
         print(f"| {work} | {ours} | {peer} | {ratio} | {goal} |", flush=True)
 
 

@@ -23,7 +23,7 @@ import contenders
 import report
 import trees
 from contenders import PEERS
-from race import Race, big_file_rows, say
+from race import CHANGED_SAVES, Race, Scope, big_file_rows, say
 from report import Section
 from trees import Tree
 
@@ -57,7 +57,8 @@ def main() -> None:
             sections.append(section)
             table = report.table(section.rows, peers, markdown=options.markdown)
             print(_heading(section.title, options), table, sep="\n\n", end="\n\n", flush=True)
-    print(_heading("Where and how", options), _remarks(facts), sep="\n\n")
+    if not options.brief:
+        print(_heading("Where and how", options), _remarks(facts), sep="\n\n")
     if options.json:
         found = [{"title": section.title, "rows": [row.as_json() for row in section.rows]} for section in sections]
         options.json.write_text(json.dumps({"environment": facts, "sections": found}, indent=1) + "\n")
@@ -75,10 +76,14 @@ def _sections(folder: Path, options: argparse.Namespace, peers: Sequence[str]) -
         say(f"making the {name} tree")
         tree = makers[name](room / "tree")
         size = f"{tree.folders:,} folders, {tree.total_bytes / 1e6:,.0f} MB"
-        yield Section(f"{tree.title} ({size})", Race(tree, room, peers, options.repeat).rows())
+        yield Section(f"{tree.title} ({size})", Race(tree, room, peers, _scope(options)).rows())
         shutil.rmtree(room)
     if options.big_mib:
         yield Section(f"One file of {options.big_mib:,} MiB", big_file_rows(folder / "big", options.big_mib, peers))
+
+
+def _scope(options: argparse.Namespace) -> Scope:
+    return Scope(options.repeat, options.changes, options.pure, not options.no_deleted, options.peak)
 
 
 def _start_up(folder: Path) -> str:
@@ -111,6 +116,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--peers", nargs="*", choices=PEERS, help="besides git, where installed (all; none if --quick)")
     parser.add_argument("--big-mib", type=int, help="size of the large file (2048)")
     parser.add_argument("--no-memory", action="store_true", help="leave the large file out")
+    parser.add_argument("--changes", type=int, default=CHANGED_SAVES, help="saves of changed files (10)")
+    parser.add_argument("--brief", action="store_true", help="print the tables alone")
+    parser.add_argument("--pure", action="store_true", help="also without the native module")
+    parser.add_argument("--no-deleted", action="store_true", help="leave out the restore of half of all files")
+    parser.add_argument("--peak", action="store_true", help="also the memory of saves of each tree")
     parser.add_argument("--folder", type=Path, help="where the temporary folders go, to choose a file system")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every sample to FILE")
     parser.add_argument("--markdown", action="store_true", help="print a page for the documentation")

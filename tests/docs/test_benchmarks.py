@@ -55,7 +55,11 @@ class TestResume:
     def test_a_section_is_saved_as_it_ends(
         self, benchmarks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        for name, text in {"one": "print('1 met')", "two": "print('2 missed')", "three": "raise SystemExit(1)"}.items():
+        for name, text in {
+            "one": "print('goal 1: met')",
+            "two": "print('goal 2: missed')",
+            "three": "raise SystemExit(1)",
+        }.items():
             (tmp_path / f"{name}.py").write_text(text)
         chosen = {
             name: benchmarks.Benchmark(name, (str(tmp_path / f"{name}.py"),), "", 1) for name in ("one", "three", "two")
@@ -68,12 +72,12 @@ class TestResume:
         assert list(json.loads((tmp_path / "results.json").read_text())) == ["one", "two"]
         page = (tmp_path / "page.md").read_text()
         assert "1 are met, 1 are missed" in page
-        assert "two        2 missed" in page
+        assert "two        goal 2: missed" in page
         assert "- three" in page
 
 
 def test_goals_are_counted(benchmarks: Any) -> None:
-    found = {"output": "a  0.1 ×  met\n| b | 3 × | goal 2 ×: missed |\nwithout any"}
+    found = {"output": "a  0.1 ×  ≤ 0.4 ×  met\n| b | 3 × | goal 2 ×: missed |\nwhat was missed"}
     text = benchmarks._goals({"plan": found})
     assert "1 are met, 1 are missed" in text
     assert "plan       b 3 × goal 2 ×: missed" in text

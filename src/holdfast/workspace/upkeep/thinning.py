@@ -37,11 +37,12 @@ MAX_BYTES = 5 << 30
 """The store's greatest size, unless the configuration says otherwise; or a tenth of the free disk, if that is less."""
 MIN_CAP_BYTES = 256 << 20
 """A cap is not less than this by default: on a disk that others filled, the checkpoints are not what to delete."""
-STEP_S = 0.025
+STEP_S = 0.015
 """A step begins no deletion that would end later than this, counted from taking the lock. One deletion cannot be
-interrupted: half of the 50 ms that others wait at most is left for one that the disk or the scheduler delays."""
+interrupted, nor can what the scheduler does: most of the 50 ms that others wait at most is left for those."""
 _BATCH_S = 0.005  # for how long a step deletes before it looks at the clock again
 _PAUSE_S = 0.06  # longer than file times need to tell two changes of the refs apart, and than others wait for the lock
+_REST_S = 0.002  # right before the lock is taken: who has slept is not interrupted soon, on a busy computer
 _MOST_REFS = 64
 _PLANS = 5
 _TRIES = 20
@@ -172,6 +173,7 @@ class Thinner:
         done = 0
         while done < len(todo):
             self._pause()
+            self._wait(_REST_S)
             with self._writing():
                 deleted = self._step(plan, todo[done:], newest)
             if not deleted:
@@ -261,6 +263,7 @@ class Thinner:
             self._repository.consistently(needed.catch_up)
             if any(oid in needed.oids for oid in dropped):
                 return False  # P1: a new checkpoint needs what was not copied
+            self._wait(_REST_S)
             with self._writing():
                 if not needed.is_current():
                     continue  # somebody saved meanwhile

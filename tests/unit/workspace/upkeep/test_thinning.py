@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -370,6 +371,37 @@ def test_no_pack_is_written_or_removed_under_the_lock(scene: Scene) -> None:
             assert sum(call.name == "rename" for call in calls) <= 2 + 5
 
 
+def test_sleeps_before_each_lock(scene: Scene) -> None:
+    """The scheduler soon interrupts a process that has just worked; while it has the lock, others would wait for it."""
+    for number in range(60):
+        scene.save(f"{number}", metadata={"before": "tool", "protection": True}, size=2000)
+    events: list[str] = []
+    repository, writing = scene.ws._repository, scene.ws._writing
+    sync, consistently = repository.sync, repository.consistently
+
+    @contextlib.contextmanager
+    def locked() -> Iterator[None]:
+        events.append("lock")
+        with writing():
+            yield
+        events.append("work")
+
+    def working(call: Callable[..., Any]) -> Callable[..., Any]:
+        def work(*given: Any) -> Any:
+            events.append("work")
+            return call(*given)
+
+        return work
+
+    repository.sync = working(sync)  # type: ignore[method-assign]
+    repository.consistently = working(consistently)  # type: ignore[method-assign]
+    thinner = Thinner(repository, locked, scene.clock, wait=lambda _: events.append("sleep"))
+    thinner._write = lambda _, done: done  # type: ignore[method-assign]  # the report: nobody waits for one file
+    assert thinner.run(NOTHING_KEPT).removed == 59
+    before = [one for one, other in pairwise(events) if other == "lock"]
+    assert len(before) > 2 and set(before[:-1]) == {"sleep"}  # the last one only forgets a number
+
+
 class TestTime:
     """A step ends when its time is over, however long its deletions take. The clock is not a real one."""
 
@@ -409,7 +441,8 @@ class TestTime:
     def test_ends_in_time(self, scene: Scene, cost_s: float) -> None:
         steps = self.steps(scene, lambda _: cost_s)
         assert max(ended[-1] for ended in steps) <= STEP_S + 0.005
-        assert len(steps) <= 5 + 60 * cost_s / (STEP_S - self.OPENING_S - 2 * max(cost_s, 0.005))
+        used_s = max(cost_s, STEP_S - self.OPENING_S - 2 * max(cost_s, 0.005))  # of each step; at least one deletion
+        assert len(steps) <= 5 + 60 * cost_s / used_s
 
     def test_disk_that_becomes_slow(self, scene: Scene) -> None:
         """A batch whose size was chosen for a quick disk is the only one in its step, and the next are smaller."""

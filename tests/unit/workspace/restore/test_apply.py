@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Workspace, durable
+from holdfast import Unavailable, Workspace, durable
 from holdfast.testing.leaks import open_below
 
 
@@ -150,6 +150,37 @@ class TestFolders:
         with durable.use_disk(Watched()):
             assert ws.restore(saved.id).ok
         assert modes == [0o700]
+
+    def test_mode_that_is_not_set_is_reported(self, project: Any, ws: Workspace) -> None:
+        """This disk keeps modes, so it is not to blame: somebody changed it again."""
+        project.write("script").chmod(0o755)
+        saved = ws.save()
+        (project.root / "script").chmod(0o644)
+
+        class Meddled(durable.Disk):
+            def set_mtime(self, name: str, mtime_ns: int, *, dir_fd: int) -> None:
+                if name == "script":
+                    os.chmod(name, 0o600, dir_fd=dir_fd)
+                super().set_mtime(name, mtime_ns, dir_fd=dir_fd)
+
+        with durable.use_disk(Meddled()):
+            assert ws.restore(saved.id).failed == {"script": "its mode could not be restored"}
+
+    def test_failing_disk_is_not_one_without_links(self, project: Any, ws: Workspace) -> None:
+        """The restore ends, and everything is as it was (P3)."""
+        project.write("one", b"linked")
+        os.link(project.root / "one", project.root / "two")
+        saved = ws.save()
+        for name in ("one", "two"):
+            (project.root / name).unlink()
+
+        class Failing(durable.Disk):
+            def link(self, src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        with durable.use_disk(Failing()), pytest.raises(Unavailable):
+            ws.restore(saved.id)
+        assert not list(project.root.iterdir())
 
     @pytest.mark.linux
     def test_extended_attributes_of_a_folder_come_back(self, project: Any, ws: Workspace) -> None:

@@ -74,9 +74,8 @@ class Recorded:
 
     @property
     def not_held(self) -> str:
-        if self.data.wanted:
-            return f"the objects of {len(self.data.wanted)} refs are not in the store yet"
-        return self.data.problem
+        waits = f"the objects of {len(self.data.wanted)} refs are not in the store yet" if self.data.wanted else ""
+        return "; ".join(filter(None, (waits, self.data.problem)))
 
 
 def find_losses(repository: Repository, root: Path, ref: CheckpointRef | None, program: str | None) -> GitLosses:

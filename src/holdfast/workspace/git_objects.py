@@ -13,18 +13,17 @@ import sys
 from holdfast import durable
 from holdfast.errors import HoldfastError
 from holdfast.workspace import background
-from holdfast.workspace.capture.git_hold import SLOW
+from holdfast.workspace.capture.git_hold import AGAIN_S, SLOW
 from holdfast.workspace.upkeep.growth import Saved, start_detached
 
 _STARTED = b"started\n"
-_AGAIN_S = 600.0
 
 
 def start_holding(saved: Saved) -> None:
     """Start it, unless that was done a short while ago."""
     note = saved.store / "holdfast" / SLOW
     try:
-        if note.read_bytes() == _STARTED and 0 <= saved.now - note.stat().st_mtime < _AGAIN_S:
+        if note.read_bytes() == _STARTED and 0 <= saved.now - note.stat().st_mtime < AGAIN_S:
             return
         durable.write_atomically(note, _STARTED, via=note.with_suffix(".tmp"), sync=False)
     except OSError:

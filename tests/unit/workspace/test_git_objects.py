@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -948,3 +949,32 @@ def test_damage_in_an_older_checkpoint_hides_no_loss(folder: Path, workspace: Wo
     workspace.save()
     found = workspace.git_losses()
     assert [(each.commit, each.held) for each in found.earlier] == [(lost, False)]
+
+
+def test_failure_of_git_is_tried_again(folder: Path, tmp_path: Path) -> None:
+    """As on a full disk: by a save after a while, or at once on request; then nothing is reported any more."""
+    full, program = tmp_path / "full", tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    fails = f'case "$*" in *pack-objects*) [ -e {full} ] && echo "fatal: No space left" >&2 && exit 128;; esac'
+    program.write_text(f'#!/bin/sh\n{fails}\nexec {shutil.which("git")} "$@"\n')
+    program.chmod(0o755)
+    workspace = Workspace(
+        folder, store=tmp_path / "store", environ={**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    )
+    note = workspace.store / "holdfast" / "git-slow"
+    full.touch()
+    workspace.save()
+    assert "No space left" in workspace.git_losses().not_held and not workspace.hold_git()
+    full.unlink()
+    (folder / "new").touch()
+    workspace.save()
+    assert "No space left" in workspace.git_losses().not_held, "so soon, no other save waits for it"
+    os.utime(note, (time.time() - git_hold.AGAIN_S - 60,) * 2)
+    (folder / "newer").touch()
+    workspace.save()
+    assert not workspace.git_losses().not_held and not note.exists()
+    full.touch()
+    _commit(folder, "two")
+    workspace.save()
+    full.unlink()
+    assert workspace.hold_git() and not workspace.git_losses().not_held

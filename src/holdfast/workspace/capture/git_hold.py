@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
@@ -41,6 +42,11 @@ IN_SAVE_S = 5.0
 """How long a save waits for this at most. What takes longer is left to a process of its own."""
 SLOW = "git-slow"
 """A file of the store while holding objects takes longer than a save may."""
+AGAIN_S = 600.0
+"""After what time it is tried again if git failed, or the process of its own was killed."""
+_FAILED = "git failed: "
+_FAILED_NOTE = b"failed\n"
+_FAILED_BEFORE = "(?:; )?(?:git failed: |git could not )"  # the second: as earlier versions wrote it
 _LOOK_BACK = 32  # checkpoints among which unheld commits are looked for
 _MOST_PACKS = 8
 _FEWER_COMMITS = (10_000, 1_000, 100, 10, 1)
@@ -89,9 +95,10 @@ class GitHolder:
     def hold(self, git: Path, *, timeout_s: float | None = None) -> bool:
         """Hold what checkpoints name; False if that takes longer than `timeout_s`, or another process is at it.
 
-        If it took too long once, it is tried with a limit again only after a run without one.
+        If it took too long once, it is tried with a limit again only after a run without one; if git failed, after a
+        while. False then, too.
         """
-        if timeout_s is not None and self._slow.exists():
+        if timeout_s is not None and self._is_put_off():
             return False
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         is_limited, lock, newest = timeout_s is not None, self._repository.git_lock(), ""
@@ -107,15 +114,29 @@ class GitHolder:
 
     def _hold_all(self, git: Path, *, is_limited: bool) -> bool:
         try:
+            is_done = True
             for pending in self._pending(git):
-                self._hold(git, pending)
+                is_done = self._hold(git, pending) and is_done
         except TimeoutError:
-            with contextlib.suppress(OSError):
-                durable.write_atomically(self._slow, b"", via=self._slow.with_suffix(".tmp"), sync=False)
+            self._put_off(b"")
             return False
-        if not is_limited and self._slow.exists():
+        if is_done and self._slow.exists():
             durable.disk().unlink(str(self._slow))
-        return True
+        elif not is_done and is_limited:  # else the note says when this process was started
+            self._put_off(_FAILED_NOTE)
+        return is_done
+
+    def _put_off(self, why: bytes) -> None:
+        with contextlib.suppress(OSError):
+            durable.write_atomically(self._slow, why, via=self._slow.with_suffix(".tmp"), sync=False)
+
+    def _is_put_off(self) -> bool:
+        """Whether a save leaves this to another process: for good, or for a while."""
+        try:
+            age_s = time.time() - self._slow.stat().st_mtime
+            return self._slow.read_bytes() != _FAILED_NOTE or 0 <= age_s < AGAIN_S
+        except OSError:
+            return False
 
     def _pending(self, git: Path) -> list[_Pending]:
         """Return checkpoints that want objects, oldest first: each may be the only one that names a dropped stash.
@@ -142,15 +163,19 @@ class GitHolder:
         except (Damaged, NotFound, ValueError, KeyError, TypeError):
             return None
 
-    def _hold(self, git: Path, pending: _Pending) -> None:
+    def _hold(self, git: Path, pending: _Pending) -> bool:
+        """Hold what a checkpoint names. If git fails, as on a full disk, the checkpoint still wants it: False."""
         work = self._repository.new_git_work()
         before = self._newest_packs(pending)
         try:
             data, pack = self._packed(work, git, pending, before)
+            is_done = True
         except Unavailable as error:
-            data, pack = before._replace(wanted=frozenset(), problem=error.message), None
+            problem = "; ".join(filter(None, (_lasting(before.problem), f"{_FAILED}{error.message}")))
+            data, pack, is_done = before._replace(problem=problem), None, False
         with self._writing():
             self._attach(work, pending, data, pack)
+        return is_done
 
     def _newest_packs(self, pending: _Pending) -> GitData:
         """Return the data of the checkpoint, with packs that were added to others since it was saved."""
@@ -171,14 +196,15 @@ class GitHolder:
         kept = self._packs_to_keep(scratch, before.packs, every, remote)
         covered = {tip for pack in kept for tip in pack.tips}
         if every <= covered and kept == before.packs:
-            return before._replace(wanted=frozenset()), None
+            return before._replace(wanted=frozenset(), problem=_lasting(before.problem)), None
         start = self._start(scratch, pending, every - covered)
         known = scratch.kinds(covered, timeout_s=self._left()).keys()
         without = [f"^{name}" for name in sorted(known | remote)]
         file = work / "objects.pack"
         limit = self._pack_objects(scratch, git, start.names, without, frozenset(before.purged), file)
         is_old = kept == before.packs  # then so is what is wrong with them
-        problem = "; ".join(dict.fromkeys(filter(None, (before.problem if is_old else "", start.problem, limit))))
+        lasting = _lasting(before.problem) if is_old else ""
+        problem = "; ".join(dict.fromkeys(filter(None, (lasting, start.problem, limit))))
         data = before._replace(wanted=frozenset(), problem=problem)
         if not file.exists():
             return data, None  # the problem says why
@@ -300,7 +326,7 @@ class GitHolder:
             )  # fmt: skip
         if done.code:
             file.unlink()
-            return f"git could not pack its objects: {done.error}"
+            raise Unavailable(f"git could not pack its objects: {done.error}", hint="Run git fsck.")
         if file.stat().st_size > self._max_bytes:  # its loose objects are larger than they seemed
             file.unlink()
             return f"nothing is held: it would be more than {self._max_bytes:,} bytes"
@@ -353,7 +379,8 @@ class GitHolder:
                 continue  # it holds something else: its own turn comes
             wanted = frozenset(wanted_tips(pending.refs) - data.tips) if key != target.id else data.wanted
             held = pending.data._replace(packs=data.packs, remotes=data.remotes, problem=data.problem, wanted=wanted)
-            self._replace(pending, held)
+            if held != pending.data:  # else git failed again as it did before
+                self._replace(pending, held)
 
     def _replace(self, pending: _Pending, data: GitData) -> None:
         with PackSink(self._repository.objects) as sink:
@@ -362,6 +389,11 @@ class GitHolder:
             self._repository.replace(sink.writer, pending.checkpoint, contents, commit)
         with contextlib.suppress(OSError):
             self._recorder.remember_data(contents.git, contents.git_data, wanting=bool(data.wanted))
+
+
+def _lasting(problem: str) -> str:
+    """Return what of a problem stays true: not that git failed once."""
+    return re.split(_FAILED_BEFORE, problem, maxsplit=1)[0]
 
 
 def _larger_packs(packs: tuple[GitPack, ...]) -> tuple[GitPack, ...]:

@@ -68,6 +68,14 @@ class TestCache:
     def test_garbage_is_noticed(self, data: bytes) -> None:
         assert load(data) is None
 
+    def test_record_cut_short_with_a_right_checksum(self) -> None:
+        """Columns that are too short would give an entry the content of another (P2)."""
+        data = dump([make_folder("", ["a", "b"])], {})
+        at = data.index(b"\n") + 1
+        body = data[at + 4 : -20]
+        with pytest.raises(ValueError, match="cut short"):
+            load(data[:at] + zlib.crc32(body).to_bytes(4, "big") + body)
+
     def test_a_folder_that_did_not_change_is_written_as_it_was_read(self) -> None:
         data = dump(FOLDERS, None)
         found = load(data)

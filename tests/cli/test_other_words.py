@@ -25,7 +25,10 @@ def test_the_command_is_named_as_it_is_typed_here(holdfast: Program, theirs: str
     ("typed", "ours"),
     {
         "commit -am 'my message'": "save -m 'my message'", "reset --hard a1": "restore a1", "add .": "save",
-        "tag v1": "save --name v1", "branch topic": "fork", "merge topic": "adopt", "stash pop": "save",
+        "tag v1": "save --name v1", "branch topic": "fork", "merge topic": "adopt", "stash": "save",
+        "stash pop": "restore", "stash list": "log", "revert a1": "restore a1", "op log": "log --all",
+        "reset --hard HEAD~2": "restore 'latest~2'", "checkout HEAD^ -- a.txt": "restore 'latest~1' -- a.txt",
+        "snapshots": "log", "compare a1 a2": "diff a1 a2", "du": "usage", "back": "undo", "reflog": "log --all",
         "list --all": "log --all", "checkout a1 -- a.txt": "restore a1 -- a.txt",
     }.items(),
 )  # fmt: skip
@@ -40,6 +43,7 @@ def test_what_is_named_can_be_typed(holdfast: Program, typed: str, ours: str) ->
     {
         "save -am x": "save, which saves every file", "save --amend": "save, which makes a new checkpoint",
         "restore --source a1 a.txt": "restore REF PATH", "restore --staged a.txt": "restore REF PATH",
+        "restore -n a1": "restore --dry-run", "log -S text": "search TEXT", "-v": "--version", "-V": "--version",
         "log --graph": "log", "log --name-status": "log --stat", "log -p": "diff A B", "status -s": "status",
     }.items(),
 )  # fmt: skip
@@ -55,6 +59,14 @@ def test_head_is_latest_here(holdfast: Program, typed: str) -> None:
     holdfast.saved()
     ran = holdfast(*typed.split())
     assert ran.code == 3 and "Here it is `latest`; `latest~1` is the one before." in ran.err, ran
+
+
+@pytest.mark.parametrize(
+    ("typed", "near"), [("prev", None), ("pruge", "purge"), ("purg", "purge"), ("stauts", "status")]
+)
+def test_a_misspelt_word_leads_to_no_deletion(holdfast: Program, typed: str, near: str | None) -> None:
+    said = holdfast(typed, "a1").err.splitlines()[0]
+    assert (f"did you mean {near}?" in said) if near else ("purge" not in said)
 
 
 @pytest.mark.parametrize("name", ["save", "log", "status", "cat", "workspaces", "import"])

@@ -118,6 +118,19 @@ def test_after_changes_were_taken_back(holdfast: Program, project: Path) -> None
     assert "folder     some changes since a1 taken back, unchanged since" in holdfast("status").out
 
 
+def test_what_was_not_taken_back_is_unsaved(holdfast: Program, project: Path) -> None:
+    holdfast.saved()
+    (project / "a.txt").write_text("mine\n")
+    (project / "b.txt").write_text("mine\n")
+    ws = Workspace(project)
+    changes = ws.changes("a1")
+    ws.revert(changes, [hunk for each in changes.files if each.path == "b.txt" for hunk in each.hunks])
+    out = holdfast("status").out
+    assert "1 file changed since a1, yours:" in out and "a.txt" in out and "b.txt" not in out
+    ws.revert(ws.changes("a1"))
+    assert "folder     as in a1" in holdfast("status").out
+
+
 def test_a_large_new_file_needs_attention(holdfast: Program, project: Path) -> None:
     holdfast.saved()
     with open(project / "model.bin", "wb") as file:

@@ -65,6 +65,11 @@ REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
     ("cat", "@14:05:src/app.js"): (3, "no checkpoint is as old as '@14:05'"),
     ("cat", "@2026-11-01T10:00:src/app.js"): (3, "no checkpoint is as old as '@2026-11-01T10:00'"),
     ("log", "nope"): (3, "'nope' is neither a checkpoint nor a path"),
+    ("diff", "a2~1"): (3, r"'a2~1' is neither a checkpoint nor a path\n.*Only `latest` counts back"),
+    ("show", "a2^"): (3, "Only `latest` counts back, as in `latest~1`"),
+    ("diff", "a1...a2"): (3, r"(?s)'a1\.\.\.a2' is neither.*A range has two dots: A\.\.B"),
+    ("restore", "nope.txt"): (3, "'nope.txt' is neither a checkpoint nor a path"),
+    ("restore", "a1", "nope.txt"): (3, r"nope.txt is neither in the checkpoint nor in the folder(?!.*latest a1)"),
     ("cat", "a1:nope"): (3, "a1 does not contain nope"),
     ("undo",): (3, "(?s)there is no restore to undo.*holdfast restore latest.*holdfast undo --agent"),
     ("undo", "--agent"): (3, "no agent changed this folder"),
@@ -179,6 +184,22 @@ def test_a_time_with_colons_names_a_file(saved):
     soon = datetime.now().astimezone() + timedelta(seconds=1)
     for when in ("@now", f"@{soon:%Y-%m-%dT%H:%M:%S}"):
         assert saved("cat", f"{when}:src/app.js").out == "three\n"
+
+
+def test_a_file_whose_name_looks_like_an_id(saved, write):
+    write("a1", "a file\n")
+    saved.saved()
+    ran = saved("diff", "a1")
+    assert ran.code == 2 and "put -- after the checkpoint, or before the path" in ran.err
+    assert "-one" in saved("diff", "a1", "--").out and "No differences" in saved("diff", "--", "a1").err
+    assert "latest a1 nope" not in saved("restore", "a1", "nope").err
+    assert "no checkpoint" not in saved("restore", "a1", "src").err
+
+
+def test_a_message_that_is_a_path(saved, write):
+    write("src/app.js", "four\n")
+    assert "'src' is the message; a checkpoint contains the whole folder." in saved("save", "src").err
+    assert "the whole folder" not in saved("save", "-m", "src", "--allow-empty").err
 
 
 def test_a_file_whose_name_looks_like_a_time(saved, write):

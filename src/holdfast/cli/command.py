@@ -42,6 +42,11 @@ _ELSEWHERE = {
     ("restore", "--source"): "holdfast restore REF PATH", ("restore", "-s"): "holdfast restore REF PATH",
     ("restore", "--staged"): "holdfast restore REF PATH", ("restore", "--worktree"): "holdfast restore REF PATH",
     ("restore", "--hard"): "holdfast restore REF", ("status", "-s"): "holdfast status",
+    ("restore", "-n"): "holdfast restore --dry-run", ("save", "-n"): "holdfast status",
+    ("log", "-S"): "holdfast search TEXT", ("log", "-G"): "holdfast search -E TEXT",
+    ("log", "-L"): "holdfast blame PATH", ("log", "--follow"): "holdfast log PATH",
+    ("status", "--porcelain"): "holdfast status --json", ("group", "-v"): "holdfast --version",
+    ("group", "-V"): "holdfast --version", ("undo", "-n"): "holdfast undo --dry-run",
     ("status", "--short"): "holdfast status", ("blame", "-L"): "holdfast blame PATH",
 }  # fmt: skip
 """Options of git's, and what to type here."""

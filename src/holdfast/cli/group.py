@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -87,17 +88,35 @@ _KEYWORDS = ("import",)  # of Python: the file and the function have an undersco
 _ELSEWHERE = {
     "add": "save", "commit": "save", "create": "save", "checkpoint": "save", "snapshot": "save", "stash": "save",
     "list": "log", "ls": "log", "history": "log", "timeline": "log", "info": "show", "print": "cat",
-    "checkout": "restore", "rewind": "restore", "reset": "restore", "rollback": "restore", "revert": "undo",
+    "checkout": "restore", "rewind": "restore", "reset": "restore", "rollback": "restore", "revert": "restore",
     "switch": "restore", "load": "restore", "stores": "workspaces", "projects": "workspaces", "repos": "workspaces",
     "delete": "rm", "remove": "rm", "clean": "prune", "forget": "prune", "gc": "prune",
     "check": "verify", "fsck": "verify", "validate": "verify", "find": "search", "grep": "search",
     "tag": "save --name", "branch": "fork", "worktree": "fork", "merge": "adopt", "annotate": "blame",
-    "st": "status", "run": "guard",
+    "st": "status", "run": "guard", "exec": "guard", "test": "check",
+    "op": "log --all", "reflog": "log --all", "evolog": "log", "whatchanged": "log --stat", "checkpoints": "log",
+    "snapshots": "log", "sessions": "log", "new": "save", "describe": "save -m", "amend": "save", "backup": "save",
+    "abandon": "rm", "drop": "rm", "recover": "restore", "goto": "restore", "jump": "restore", "back": "undo",
+    "prev": "undo", "next": "redo", "compare": "diff", "head": "show", "du": "usage", "size": "usage", "space": "usage",
+    "cleanup": "prune", "optimize": "compact", "repack": "compact", "hooks": "doctor", "agents": "doctor",
+    "settings": "config", "setup": "install", "tui": "ui", "gui": "ui", "open": "ui", "clone": "fork",
     "web": "ui", "serve": "ui", "browse": "ui", "version": "--version",
 }  # fmt: skip
 """What other tools call it."""
-_ALONE = ("add", "stash", "branch", "worktree", "merge")
+_BELOW: dict[tuple[str, ...], str] = {
+    ("stash", "pop"): "restore", ("stash", "apply"): "restore", ("stash", "list"): "log", ("stash", "show"): "show",
+    ("stash", "drop"): "rm", ("op", "undo"): "undo", ("op", "restore"): "restore", ("session", "list"): "log",
+}  # fmt: skip
+"""What other tools call it in two words."""
+_ALONE = (
+    *("add", "stash", "branch", "worktree", "merge", "op", "reflog", "new", "amend", "clone", "hooks", "agents"),
+    *("back", "prev", "next", "sessions", "setup", "settings"),
+)
 """The words after these mean something else than they would here."""
+_HEAD = r"\bHEAD\b(?P<tilde>~(?P<back>\d*))?(?P<carets>\^*)"
+_FOR_GOOD = ("purge", "rm", "prune", "compact")
+_SURELY = 0.8
+"""How near a misspelt word must be to a command that deletes."""
 _WORDS = {"--help": "", "--hard": "", "--soft": "", "--mixed": "", "-a": "", "-am": "-m"}
 """Words after the others, and what stands for them here."""
 
@@ -136,10 +155,15 @@ class LazyGroup(click.Group):
         if name not in COMMANDS and name not in _HIDDEN and not name.startswith("-"):
             import difflib  # start-up cost, for a misspelt command only
 
+            two = (name, *args[1:2])
+            if (ours := _BELOW.get(two)) is not None:
+                raise click.UsageError(f"there is no command {' '.join(two)!r}; use: {_typed(ours, args[2:])}", ctx)
             if (ours := _ELSEWHERE.get(name)) is not None:
                 rest = [] if name in _ALONE else args[1:]
                 raise click.UsageError(f"there is no command {name!r}; use: {_typed(ours, rest)}", ctx)
             near = difflib.get_close_matches(name, COMMANDS, n=1)
+            if near and near[0] in _FOR_GOOD:
+                near = difflib.get_close_matches(name, _FOR_GOOD, n=1, cutoff=_SURELY)
             raise click.UsageError(
                 f"there is no command {name!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx
             )
@@ -148,8 +172,14 @@ class LazyGroup(click.Group):
 
 def _typed(ours: str, rest: list[str]) -> str:
     """The command as it is typed here, with the words that followed."""
-    kept = [_WORDS.get(word, word) for word in rest]
+    kept = [_WORDS.get(word, re.sub(_HEAD, _latest, word)) for word in rest]
     return " ".join(["holdfast", ours, *(shell_word(word) for word in kept if word)])
+
+
+def _latest(head: re.Match[str]) -> str:
+    """`latest` for git's `HEAD`, `latest~2` for `HEAD~2` and `HEAD^^`."""
+    back = int(head["back"] or 1) if head["tilde"] else len(head["carets"])
+    return f"latest~{back}" if back else "latest"
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:

@@ -37,7 +37,9 @@ def refs_and_paths(
         ends = _ends(workspace, word)
         is_path = _is_path(app, word)
         if ends and is_path and after_dashes is None:
-            raise click.UsageError(f"{word!r} is a checkpoint and a path; put -- before the paths")
+            raise click.UsageError(
+                f"{word!r} is a checkpoint and a path; put -- after the checkpoint, or before the path"
+            )
         if not ends and after_dashes is None:
             return refs, [*words[at:]]
         refs += ends or [word]  # with dashes it is a reference, and not found
@@ -54,6 +56,8 @@ def unknown_word(app: App, workspace: Workspace, paths: Sequence[str], error: No
     before, dots, after = first.partition(_RANGE)
     ends = [each for each in (before, after) if each]
     is_range = dots and any(_is_ref(workspace, each) for each in ends)
+    if is_range and after.startswith("."):
+        return NotFound(f"{first!r:.100} is neither a checkpoint nor a path", hint="A range has two dots: A..B.")
     try:
         for each in ends if is_range else [first]:
             workspace.get(each)

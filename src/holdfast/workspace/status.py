@@ -77,8 +77,12 @@ def read_status(
     """Read the state of a workspace. `troubles`: what its owner knows already to need attention."""
     head = repository.head()
     latest = repository.catalog.nth(0)
-    if head is not None and head.operation is not None and latest is not None:
-        head = head if head.operation.verb in (REVERT, WITHOUT) else _save_before(repository, head, latest)
+    operation = head.operation if head is not None else None
+    if head is not None and operation is not None and latest is not None:
+        if operation.verb not in (REVERT, WITHOUT):
+            head = _save_before(repository, head, latest)
+        elif operation.verb == REVERT and operation.target == latest.id:
+            head = repository.checkpoint(latest)  # what was not taken back of the changes since then is still unsaved
     sink = ObjectSink(repository.objects)
     snapshot, _ = scanner.take(sink, head=head)
     changes = _changes(repository, head, snapshot, sink)

@@ -40,4 +40,6 @@ def config(app: App, *, check: bool) -> None:
 def _shown(value: object) -> str:
     if isinstance(value, list):
         return render.escape(", ".join(value)) or "-"
+    if isinstance(value, bool):
+        return str(value).lower()  # as it is written in the file
     return "-" if value is None else render.escape(str(value))

@@ -15,6 +15,7 @@ from holdfast.cli import render, streams, turns, values
 from holdfast.cli.command import command
 from holdfast.cli.context import App, decline, pass_app, typed
 from holdfast.cli.restore_output import carry_out, find_conversation, restore_at_once
+from holdfast.cli.words import unknown_word
 from holdfast.errors import NotFound, Refused, Remedy
 from holdfast.model import Plan
 from holdfast.model.documents import short
@@ -87,11 +88,11 @@ def restore(
         ref, chosen = _choose(app, workspace, preview)
     if not (dry_run or pick):
         act = partial(workspace.restore, paths=chosen, skip_damaged=skip_damaged, touch=touch, **which)
-        with _hint_for_path(ref, paths):
+        with _hint_for_path(app, workspace, ref, paths):
             target = workspace.get(ref)
             kept = find_conversation(target) if with_conversation else None
             return restore_at_once(app, workspace, partial(act, target), kept=kept)
-    with _hint_for_path(ref, paths):
+    with _hint_for_path(app, workspace, ref, paths):
         plan = preview(ref, chosen)
     if pick and plan and paths_of(plan):
         chosen = _pick_paths(app, workspace, plan)
@@ -113,13 +114,19 @@ def _check_with_patch(others: dict[str, bool]) -> None:
 
 
 @contextlib.contextmanager
-def _hint_for_path(ref: str, paths: tuple[str, ...]) -> Iterator[None]:
-    """Have NotFound say how to restore REF if that is a path."""
+def _hint_for_path(app: App, workspace: Workspace, ref: str, paths: tuple[str, ...]) -> Iterator[None]:
+    """Have NotFound say how to restore REF if that is a path and no checkpoint."""
     try:
         yield
     except NotFound as error:
+        try:
+            workspace.get(ref)
+        except NotFound:
+            pass
+        else:
+            raise error from None  # it is a path that was not found
         if not os.path.lexists(ref):
-            raise
+            raise unknown_word(app, workspace, [ref], error) from None
         raise NotFound(error.message, hint=f"To restore this path: {typed('restore', 'latest', ref, *paths)}") from None
 
 

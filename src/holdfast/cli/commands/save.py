@@ -95,6 +95,8 @@ def save(
         app.document({"checkpoint": documents.whole_checkpoint(saved), "new": saved.is_new})
     else:
         show_saved(workspace, saved, lost=said)
+        if text and os.path.lexists(os.path.join(app.directory or "", text)):
+            streams.note(f"{render.escape(text)!r} is the message; a checkpoint contains the whole folder.")
     if notices:
         from holdfast.cli.remedies import notice_lines  # start-up cost: seldom needed
 

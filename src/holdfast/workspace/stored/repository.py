@@ -607,6 +607,8 @@ def _not_found(ref: str, catalog: Catalog, *, floor: int) -> NotFound:
         return NotFound(f"there is no checkpoint {shown}", remedy=Remedy("list_all"))
     if re.split("[~^@]", ref)[0] == "HEAD":
         return NotFound(f"there is no checkpoint {shown}", hint="Here it is `latest`; `latest~1` is the one before.")
+    if re.search(r"[^~^][~^]+\d*$", ref):
+        return NotFound(f"there is no checkpoint {shown}", hint="Only `latest` counts back, as in `latest~1`.")
     if ref == LAST_GREEN:
         return NotFound("no checkpoint has passed a check", remedy=Remedy("configure_check"))
     prefix = stored_prefix(ref)

@@ -43,7 +43,8 @@ def test_what_is_named_can_be_typed(holdfast: Program, typed: str, ours: str) ->
     {
         "save -am x": "save, which saves every file", "save --amend": "save, which makes a new checkpoint",
         "restore --source a1 a.txt": "restore REF PATH", "restore --staged a.txt": "restore REF PATH",
-        "restore -n a1": "restore --dry-run", "log -S text": "search TEXT", "-v": "--version", "-V": "--version",
+        "restore -n a1": "restore --dry-run", "log -S text": "search TEXT", "log --max-count 3": "log -n N",
+        "-v": "--version", "-V": "--version",
         "log --graph": "log", "log --name-status": "log --stat", "log -p": "diff A B", "status -s": "status",
     }.items(),
 )  # fmt: skip
@@ -62,7 +63,7 @@ def test_head_is_latest_here(holdfast: Program, typed: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "near"), [("prev", None), ("pruge", "purge"), ("purg", "purge"), ("stauts", "status")]
+    ("typed", "near"), [("purr", None), ("pruge", "purge"), ("purg", "purge"), ("stauts", "status")]
 )
 def test_a_misspelt_word_leads_to_no_deletion(holdfast: Program, typed: str, near: str | None) -> None:
     said = holdfast(typed, "a1").err.splitlines()[0]

@@ -27,6 +27,9 @@ ANSWERED: dict[tuple[str, ...], str] = {
     ("diff", "--", "src/app.js"): "No differences",
     ("diff", "src/app.js"): "No differences",
     ("diff", "--stat", "a1", "a2"): r"^M  \+1 -1  src/app.js\n1 file changed, \+1 -1$",
+    ("restore", "--", "src/app.js"): "Nothing to restore: ",
+    ("restore", "a1", "--", "src/app.js"): "^Restored a1: 1 written, 0 removed; undo with: holdfast undo$",
+    ("cat", "--", "src/app.js"): "^three$",
     ("restore", "a1", "src/app.js"): "^Restored a1: 1 written, 0 removed; undo with: holdfast undo$",
     # finding
     ("log", "--stat"): r"^ +M src/app.js  \+1 -1$",
@@ -70,6 +73,9 @@ REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
     ("diff", "a1...a2"): (3, r"(?s)'a1\.\.\.a2' is neither.*A range has two dots: A\.\.B"),
     ("restore", "nope.txt"): (3, "'nope.txt' is neither a checkpoint nor a path"),
     ("restore", "a1", "nope.txt"): (3, r"nope.txt is neither in the checkpoint nor in the folder(?!.*latest a1)"),
+    ("restore", "--", "nope.txt"): (3, "nope.txt is neither in the checkpoint nor in the folder"),
+    ("cat",): (2, "no path is named"),
+    ("-C", "src", "status"): (3, r"src has no checkpoints yet\n.*the one around it: holdfast -C .*/project …"),
     ("cat", "a1:nope"): (3, "a1 does not contain nope"),
     ("undo",): (3, "(?s)there is no restore to undo.*holdfast restore latest.*holdfast undo --agent"),
     ("undo", "--agent"): (3, "no agent changed this folder"),
@@ -190,7 +196,7 @@ def test_a_file_whose_name_looks_like_an_id(saved, write):
     write("a1", "a file\n")
     saved.saved()
     ran = saved("diff", "a1")
-    assert ran.code == 2 and "put -- after the checkpoint, or before the path" in ran.err
+    assert ran.code == 2 and "put -- before the path, or after the checkpoint" in ran.err
     assert "-one" in saved("diff", "a1", "--").out and "No differences" in saved("diff", "--", "a1").err
     assert "latest a1 nope" not in saved("restore", "a1", "nope").err
     assert "no checkpoint" not in saved("restore", "a1", "src").err

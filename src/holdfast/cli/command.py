@@ -45,6 +45,7 @@ _ELSEWHERE = {
     ("restore", "-n"): "holdfast restore --dry-run", ("save", "-n"): "holdfast status",
     ("log", "-S"): "holdfast search TEXT", ("log", "-G"): "holdfast search -E TEXT",
     ("log", "-L"): "holdfast blame PATH", ("log", "--follow"): "holdfast log PATH",
+    ("log", "--max-count"): "holdfast log -n N", ("log", "--reverse"): "holdfast log",
     ("status", "--porcelain"): "holdfast status --json", ("group", "-v"): "holdfast --version",
     ("group", "-V"): "holdfast --version", ("undo", "-n"): "holdfast undo --dry-run",
     ("status", "--short"): "holdfast status", ("blame", "-L"): "holdfast blame PATH",

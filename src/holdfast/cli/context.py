@@ -59,6 +59,8 @@ class App:
             if not create:
                 self._check_folder(folder)
                 first = f"Make the first one with `{self.typed('save')}`."
+                if around := self._around(folder, attempt):
+                    first = f"-C names the workspace itself; the one around it: holdfast -C {around} …"
                 raise NotFound(f"{folder} has no checkpoints yet", hint=" ".join([first, *self._moved_from(folder)]))
             found = self._made(self._root(folder), exclude=exclude)
             streams.note(render.escape(f"Created a store for {found.path}"))
@@ -303,6 +305,19 @@ class App:
         for option, place in (("-C", self.directory), ("--store", self.store)):
             options += [option, place] if place else []
         return " ".join(shell_word(without_password(word)) for word in ("holdfast", *options, *words))
+
+    def _around(self, folder: Path, attempt: Callable[[Path], Workspace]) -> str:
+        """The workspace above a folder that `-C` names, for a shell."""
+        if not self.directory or self.store:
+            return ""
+        try:
+            found = nearest(folder.parent, attempt, home=_home(), any_owner=False)
+        except HoldfastError:
+            return ""
+        if found is None:
+            return ""
+        found.close()
+        return shell_word(os.fspath(found.path))
 
     def close(self) -> None:
         """Print the last notes, at the end of every run."""

@@ -38,7 +38,7 @@ def refs_and_paths(
         is_path = _is_path(app, word)
         if ends and is_path and after_dashes is None:
             raise click.UsageError(
-                f"{word!r} is a checkpoint and a path; put -- after the checkpoint, or before the path"
+                f"{word!r} is a checkpoint and a path; put -- before the path, or after the checkpoint"
             )
         if not ends and after_dashes is None:
             return refs, [*words[at:]]

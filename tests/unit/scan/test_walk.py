@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from holdfast.scan.cache import UNKNOWN, YOUNG, Folder
 from holdfast.scan.dir_handles import Handles, join
 from holdfast.scan.ignore import Rules
 from holdfast.scan.limits import Limits
-from holdfast.scan.walk import Listing, Walk
+from holdfast.scan.walk import Listing, Walk, mounts_below
 from waiting import settle
 
 
@@ -38,6 +39,16 @@ class Chosen:
     @property
     def may_override(self) -> bool:
         return self._hard
+
+
+def test_a_mount_with_a_blank_or_a_backslash_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel writes those in octal."""
+    table = b"".join(
+        b"36 35 98:0 /part %s rw - ext4 /dev/root rw\n" % where
+        for where in (b"/root/a\\040b", b"/root/c\\134d", "/root/ü".encode(), b"/rooted/x", b"/")
+    )
+    monkeypatch.setattr("holdfast.scan.walk.open", lambda *_: io.BytesIO(table), raising=False)
+    assert mounts_below(b"/root") == {"a b", "c\\d", "ü"}
 
 
 Look = Callable[..., Listing]

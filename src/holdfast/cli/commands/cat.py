@@ -22,7 +22,7 @@ _SHOWN_MAX_BYTES = 4 << 20
 
 
 @command(after_dashes="[-- PATHS...]")
-@click.argument("refs", nargs=-1, required=True, metavar="REF:PATH...")
+@click.argument("refs", nargs=-1, metavar="REF:PATH...")
 @pass_app
 @click.pass_context
 def cat(ctx: click.Context, app: App, *, refs: tuple[str, ...]) -> None:

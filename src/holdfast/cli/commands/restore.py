@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli import render, streams, turns, values
-from holdfast.cli.command import command
+from holdfast.cli.command import AFTER_DASHES, command
 from holdfast.cli.context import App, decline, pass_app, typed
 from holdfast.cli.restore_output import carry_out, find_conversation, restore_at_once
 from holdfast.cli.words import unknown_word
@@ -30,7 +30,7 @@ _OFFERED = 500
 _NAMED = 3
 
 
-@command()
+@command(after_dashes="[-- PATHS...]")
 @click.argument("ref", required=False)
 @click.argument("paths", nargs=-1)
 @click.option("-p", "--patch", is_flag=True, help="Ask for each change since REF whether to take it back.")
@@ -44,7 +44,9 @@ _NAMED = 3
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, hidden=True, expose_value=False)  # it does not ask any more
 @pass_app
+@click.pass_context
 def restore(
+    ctx: click.Context,
     app: App,
     *,
     ref: str | None,
@@ -62,7 +64,8 @@ def restore(
     """Bring the folder back to a checkpoint.
 
     What it replaces or removes is saved first: `holdfast undo` brings it back. --dry-run shows what it would do.
-    With PATHS (from the current folder, or from the one that -C names) nothing else is touched.
+    With PATHS (from the current folder, or from the one that -C names) nothing else is touched; after --, REF may be
+    left out, and is latest.
     On a terminal, without REF you choose checkpoint and paths from lists.
 
     -p shows what changed since REF [default: latest], hunk by hunk, and takes back what you choose.
@@ -77,6 +80,8 @@ def restore(
     if agent is not None and not keep_mine:
         raise click.UsageError("--agent goes with --keep-mine")
     workspace = app.open()
+    dashed = tuple(ctx.meta.get(AFTER_DASHES, ()))
+    ref, paths = ref or ("latest" if dashed else None), (*paths, *dashed)
     if patch:
         others = {"--pick": pick, "--keep-new": keep_new, "--keep-mine": keep_mine, "--skip-damaged": skip_damaged}
         _check_with_patch(others | {"--with-conversation": with_conversation})

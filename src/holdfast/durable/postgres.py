@@ -74,12 +74,18 @@ def connect(url: str, *, timeout_s: float, prepare_threshold: int | None = None)
 @contextlib.contextmanager
 def reading(url: str) -> Iterator[psycopg.Connection[Any]]:
     """Connect for one transaction that sees one moment and cannot write."""
+    with translated(), connect(check_url(url), timeout_s=_READING_TIMEOUT_S) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
+        with connection.transaction():
+            yield connection
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Raise Unavailable in place of an error of PostgreSQL."""
     try:
-        with connect(check_url(url), timeout_s=_READING_TIMEOUT_S) as connection:
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            connection.read_only = True
-            with connection.transaction():
-                yield connection
+        yield
     except psycopg.Error as error:
         raise translate(error) from error
 

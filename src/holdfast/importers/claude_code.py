@@ -88,6 +88,10 @@ def open_source(request: ImportRequest) -> WorkspaceImport:
     shown = os.path.realpath(request.source)
     if request.target is None and len(folders) > 1:
         raise Refused(f"{shown} has sessions of several folders", hint="Name one transcript, or the target.")
+    left_out = [(path, why) for each in sessions for path, why in each.left_out.items()]
+    if left_out and not any(each.points for each in sessions):
+        path, why = left_out[0]
+        raise Damaged(f"nothing of {shown} can be imported: {escape_path(path)}: {why}", hint="Nothing was imported.")
     if not any(each.points for each in sessions):
         raise NotFound(f"{shown} has no file history", hint="Claude Code stores one only when its tools edit files.")
     folder = Path(request.target or next(iter(folders), ""))

@@ -18,7 +18,7 @@ from holdfast.escaping import escape
 from holdfast.flow import Place
 from holdfast.importers import sqlite_source
 from holdfast.importers.model import ImportRequest, Losses
-from holdfast.importers.sql_urls import postgres_url
+from holdfast.importers.sql_urls import postgres_url, sql_errors
 from holdfast.importers.states_target import SourceState, StatesImport, check_target
 
 _TABLES = {
@@ -51,7 +51,8 @@ class RawWrite(NamedTuple):
     """A row of the table of writes."""
 
     task_id: str
-    idx: int
+    idx: Any
+    """A whole number, unless the row is damaged: SQLite stores anything."""
     channel: str
     type: str | None
     value: bytes | None
@@ -76,8 +77,8 @@ def recognize(source: str) -> bool:
     if not sqlite_source.is_sqlite(source):
         return False
     with sqlite_source.reading(source) as connection:
-        named = [sqlite_source.columns(connection, table) for table in _TABLES]
-        return all(named) and "thread_id" in named[0] | named[1]  # Holdfast's own tables have these names too
+        there = [sqlite_source.columns(connection, table) for table in _TABLES]
+        return all(there) and "sequence" not in there[0]  # Holdfast's own tables have these names too
 
 
 def open_source(request: ImportRequest) -> StatesImport:
@@ -106,11 +107,13 @@ class LangGraphSource:
     title = "checkpoints of LangGraph"
 
     def __init__(self, source: str, reader: Any, classes: Any) -> None:
+        self._source = source
         self._reader = reader
         self._classes = classes
         self._stack = contextlib.ExitStack()
         try:
-            self._tables = self._opened(source)
+            with self.translated():
+                self._tables = self._opened(source)
         except BaseException:
             self._stack.close()
             raise
@@ -124,6 +127,9 @@ class LangGraphSource:
         connection = self._stack.enter_context(sqlite_source.reading(source))
         _check({name: sqlite_source.columns(connection, name) for name in _TABLES}, _TABLES)
         return _SqliteTables(connection)
+
+    def translated(self) -> contextlib.AbstractContextManager[None]:
+        return sql_errors(self._source)
 
     def count(self) -> int:
         return self._tables.count()
@@ -146,7 +152,9 @@ class LangGraphSource:
             raise Refused(f"its version v={escape(str(version))} is unknown; known are 1 to {_LATEST}")
         values = checkpoint.setdefault("channel_values", {})
         versions = checkpoint.setdefault("channel_versions", {})
-        if not isinstance(values, dict) or not isinstance(versions, dict) or not isinstance(checkpoint.get("ts"), str):
+        seen = checkpoint.setdefault("versions_seen", {})
+        are_mappings = all(isinstance(each, dict) for each in (values, versions, seen))
+        if not are_mappings or not isinstance(checkpoint.get("ts"), str):
             raise Damaged("it is not a checkpoint of LangGraph")
         for channel, kind, data in self._tables.blobs(row):
             if kind != "empty":
@@ -188,6 +196,8 @@ class LangGraphSource:
         found = []
         for each in self._tables.writes(place):
             try:
+                if not isinstance(each.idx, int):
+                    raise Damaged("its index is not a whole number")
                 value = self._reader.read(each.type, each.value, losses)
             except HoldfastError as error:
                 losses.add(f"session {escape(place.session)} write to {escape(each.channel)}", error.message)
@@ -222,7 +232,7 @@ class _SqliteTables:
             " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? ORDER BY 6, task_id, idx"
         )
         return [
-            RawWrite(_text(task), int(idx), _text(channel), _optional(kind), _bytes(value), _text(path))
+            RawWrite(_text(task), idx, _text(channel), _optional(kind), _bytes(value), _text(path))
             for task, idx, channel, kind, value, path in self._connection.execute(query, place)
         ]
 
@@ -300,7 +310,8 @@ def _check(there: dict[str, set[str]], needed: dict[str, set[str]]) -> None:
 
 
 def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    """Text that SQLite stores as bytes; what is not UTF-8 stays different from everything else."""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
 
 def _optional(value: Any) -> str | None:

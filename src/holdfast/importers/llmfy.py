@@ -21,7 +21,7 @@ from holdfast.errors import Damaged, Extra, Refused, Unavailable
 from holdfast.flow import Place
 from holdfast.importers import sqlite_source
 from holdfast.importers.model import ImportRequest, Losses
-from holdfast.importers.sql_urls import postgres_url
+from holdfast.importers.sql_urls import postgres_url, sql_errors
 from holdfast.importers.states_target import SourceState, StatesImport, check_target
 from holdfast.safe_pickle import read_pickle
 from holdfast.serde import Registry
@@ -46,6 +46,8 @@ class RawState(NamedTuple):
 
     values: Mapping[str, Any]
     state: Any
+    why: str = ""
+    """Why it cannot be read at all."""
 
 
 class Rows(Protocol):
@@ -86,9 +88,11 @@ class LlmfySource:
     title = "checkpoints of llmfy"
 
     def __init__(self, source: str) -> None:
+        self._source = source
         self._stack = contextlib.ExitStack()
         try:
-            self._rows = self._opened(source)
+            with self.translated():
+                self._rows = self._opened(source)
         except BaseException:
             self._stack.close()
             raise
@@ -104,19 +108,28 @@ class LlmfySource:
         connection = self._stack.enter_context(sqlite_source.reading(source))
         return _SqlRows(connection, _names(sqlite_source.columns(connection, _TABLE)), ", rowid")
 
+    def translated(self) -> contextlib.AbstractContextManager[None]:
+        return _redis_errors() if self._source.partition("://")[0] in _REDIS else sql_errors(self._source)
+
     def count(self) -> int:
         return self._rows.count()
 
     def states(self) -> Iterator[SourceState]:
         for row in self._rows.rows():
-            place = Place(str(row.values.get("session_id")), "", str(row.values.get("checkpoint_id")))
+            place = Place(_name(row.values.get("session_id")), "", _name(row.values.get("checkpoint_id")))
             yield SourceState(place, partial(_load, row))
 
     def close(self) -> None:
         self._stack.close()
 
 
+def _name(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
 def _load(row: RawState, losses: Losses) -> flow.Checkpoint:
+    if row.why:
+        raise Damaged(row.why)
     values = dict(row.values)
     when = "created_at" if "created_at" in values else "timestamp"
     values[when] = _time(values.get(when))
@@ -194,9 +207,10 @@ class _SqlRows:
 
     def rows(self) -> Iterator[RawState]:
         # places first: reading the states in order would sort all of them in memory
-        keys = self._connection.execute(f"SELECT checkpoint_id FROM {_TABLE} ORDER BY {self._order}").fetchall()
-        mark = "?" if ", rowid" in self._order else "%s"
-        query = f"SELECT {', '.join(self._names)}, state FROM {_TABLE} WHERE checkpoint_id = {mark}"
+        is_sqlite = ", rowid" in self._order
+        name, mark = ("rowid", "?") if is_sqlite else ("checkpoint_id", "%s")  # an id in SQLite may be NULL
+        keys = self._connection.execute(f"SELECT {name} FROM {_TABLE} ORDER BY {self._order}").fetchall()
+        query = f"SELECT {', '.join(self._names)}, state FROM {_TABLE} WHERE {name} = {mark}"
         for key in keys:
             *values, state = self._connection.execute(query, key).fetchone()
             yield RawState(dict(zip(self._names, values, strict=True)), state)
@@ -246,15 +260,20 @@ class _RedisRows:
 
     def _read(self, key: bytes) -> RawState:
         own = key.decode("utf-8", "replace").removeprefix(f"{self._prefix}checkpoint:")
-        lost = RawState({"session_id": "", "checkpoint_id": own}, None)
         try:
-            found = _json(self._client.get(key) or b"null")
-        except Damaged:
-            return lost
-        if not isinstance(found, dict):
-            return lost
+            found = self._value(key)
+        except Damaged as error:
+            return RawState({"session_id": "", "checkpoint_id": own}, None, error.message)
         names = _LONG if "created_at" in found else _SHORT
         return RawState({name: found.get(name) for name in names}, found.get("state"))
+
+    def _value(self, key: bytes) -> dict[str, Any]:
+        if (kind := self._client.type(key)) != b"string":
+            raise Damaged(f"its key has a {kind.decode('ascii', 'replace')}, not text")
+        found = _json(self._client.get(key) or b"null")
+        if not isinstance(found, dict):
+            raise Damaged("it is not a JSON object")
+        return found
 
 
 def _keys(client: Any, prefix: str) -> Iterator[bytes]:
@@ -275,9 +294,18 @@ def _redis(url: str) -> Iterator[tuple[Any, str]]:
     prefix = options.pop("prefix", _PREFIX)
     try:
         client = redis.from_url(plain + (mark + urlencode(options) if options else ""), socket_connect_timeout=10)
-        with contextlib.closing(client):
-            yield client, prefix
-    except redis.RedisError as error:
-        raise Unavailable(f"Redis cannot be read: {error}", hint="Check the URL and the server.") from None
     except ValueError as error:
         raise Refused(f"this is not a URL of Redis: {error}", hint="Write redis://localhost:6379/0.") from None
+    with _redis_errors(), contextlib.closing(client):
+        yield client, prefix
+
+
+@contextlib.contextmanager
+def _redis_errors() -> Iterator[None]:
+    with Extra("redis"):
+        import redis
+
+    try:
+        yield
+    except redis.RedisError as error:
+        raise Unavailable(f"Redis cannot be read: {error}", hint="Check the URL and the server.") from None

@@ -52,7 +52,7 @@ def reading(source: str) -> Iterator[sqlite3.Connection]:
             options = ""
         else:
             options = "?mode=ro"
-        try:
+        with translated(source):
             connection = sqlite3.connect(f"file:{quote(os.fspath(path.absolute()))}{options}", uri=True)
             stack.enter_context(contextlib.closing(connection))
             connection.text_factory = partial(
@@ -62,12 +62,19 @@ def reading(source: str) -> Iterator[sqlite3.Connection]:
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             yield connection
-        except sqlite3.OperationalError as error:
-            if "malformed" in str(error):
-                raise _damaged(source, error) from None
-            raise Unavailable(f"{source} cannot be read: {error}", hint="Close what uses it, and try again.") from None
-        except sqlite3.DatabaseError as error:
+
+
+@contextlib.contextmanager
+def translated(source: str) -> Iterator[None]:
+    """Raise Damaged or Unavailable in place of SQLite's errors: a damaged page is found only when it is read."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "malformed" in str(error):
             raise _damaged(source, error) from None
+        raise Unavailable(f"{source} cannot be read: {error}", hint="Close what uses it, and try again.") from None
+    except sqlite3.DatabaseError as error:
+        raise _damaged(source, error) from None
 
 
 def columns(connection: sqlite3.Connection, table: str) -> set[str]:

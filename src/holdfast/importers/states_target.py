@@ -7,6 +7,7 @@ a checkpoint are stored before it, so that one that is there is complete.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -38,6 +39,10 @@ class StatesSource(Protocol):
 
     kind: str
     title: str
+
+    def translated(self) -> AbstractContextManager[None]:
+        """Raise our errors in place of those of the place, which may come with every row."""
+        ...
 
     def count(self) -> int: ...
 
@@ -76,6 +81,10 @@ class StatesImport:
 
     def plan(self, progress: Progress | None = None) -> ImportPlan:
         """Decode every state, so that what cannot be carried over is known before anything is written."""
+        with self._source.translated():
+            return self._plan(progress)
+
+    def _plan(self, progress: Progress | None) -> ImportPlan:
         losses = Losses()
         states = self._existing()
         carried = present = 0
@@ -105,6 +114,10 @@ class StatesImport:
 
     def run(self, progress: Progress | None = None) -> Imported:
         """Add the states that the store lacks."""
+        with self._source.translated():
+            return self._run(progress)
+
+    def _run(self, progress: Progress | None) -> Imported:
         losses = Losses()
         states = self._open(create=True)
         added = present = 0
@@ -176,4 +189,4 @@ def _micros(checkpoint: flow.Checkpoint) -> int:
 def _named(place: Place) -> str:
     names: Mapping[str, str] = {"session": place.session, "namespace": place.namespace}
     shown = " ".join(f"{what} {escape(name)}" for what, name in names.items() if name)
-    return f"{shown} checkpoint {escape(place.checkpoint_id)}"
+    return f"{shown} checkpoint {escape(place.checkpoint_id)}".lstrip()

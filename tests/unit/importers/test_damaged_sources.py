@@ -137,6 +137,22 @@ def test_one_damaged_file(kind: str, damage: str, tmp_path: Path) -> None:
         assert bytes_and_times(scene.folder) == before, f"{name} was changed"
 
 
+@pytest.mark.parametrize("kind", ["llmfy", "langgraph"])
+def test_damaged_page_of_a_table(kind: str, tmp_path: Path) -> None:
+    """Nothing notices it before the rows of the page are read."""
+    scene = _make(kind, tmp_path / "0")
+    table = "llmfy_checkpoint" if kind == "llmfy" else "checkpoints"
+    with closing(sqlite3.connect(scene.source)) as db, db:
+        root, size = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()[0], 4096
+    data = bytearray(scene.source.read_bytes())
+    data[(root - 1) * size : root * size] = b"\xff" * size
+    scene.source.write_bytes(data)
+    before, out = bytes_and_times(scene.folder), _stored(tmp_path, 0)
+    with pytest.raises(Damaged, match="is damaged: database disk image is malformed"):
+        run(scene.source, scene.target)
+    assert (bytes_and_times(scene.folder), _stored(tmp_path, 0)) == (before, out)
+
+
 def _settings(name: str, value: str) -> Callable[[Scene], object]:
     def change(scene: Scene) -> None:
         path = scene.folder / "config"
@@ -192,7 +208,7 @@ VERSIONS: dict[str, tuple[str, Callable[[Scene], object], str]] = {
     "codeweaver text": ("codeweaver", _json_values(".json", schema_version="2"), "schema_version '2', which is"),
     "codeweaver checksum": ("codeweaver", _json_values(".json", checksum=digest("other")), "match its checksum"),
     "skill": ("skill", _json_values("metadata.json", schema_version=99), "schema_version 99 is unknown"),
-    "claude": ("claude", _other_records, "no file history"),
+    "claude": ("claude", _other_records, "the name of its copy is invalid"),
     "training index": (
         "training",
         lambda scene: (scene.source / "index.json").write_text('{"schema_version": 99}'),

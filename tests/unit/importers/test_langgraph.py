@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
@@ -242,6 +243,31 @@ class TestBadInput:
         done = run(source, target)
         assert done.added == 6
         assert [each.what for each in done.not_carried] == ["session t1 write to log"]
+
+    @pytest.mark.parametrize("index", ["first", 1.5, None])
+    def test_write_whose_index_is_no_number(self, source: Path, target: str, index: object) -> None:
+        with closing(sqlite3.connect(source)) as connection, connection:
+            connection.execute("PRAGMA writable_schema = ON")  # SQLite checks NOT NULL, not the type
+            connection.execute("UPDATE sqlite_schema SET sql = replace(sql, 'idx INTEGER NOT NULL', 'idx INTEGER')")
+        connection.close()
+        _change(source, "UPDATE writes SET idx = ? WHERE thread_id = 't1' AND channel = 'log'", index)
+        done = run(source, target)
+        assert done.added == 6
+        assert [each[:2] for each in done.not_carried] == [
+            ("session t1 write to log", "its index is not a whole number")
+        ]
+
+    def test_names_that_are_no_text_are_not_mixed_up(self, source: Path, target: str) -> None:
+        _change(source, "UPDATE checkpoints SET thread_id = x'ff' WHERE thread_id = 't1'")
+        _change(source, "UPDATE checkpoints SET thread_id = x'fe' WHERE thread_id = 't2'")
+        with pytest.raises(Damaged, match="its name is not text"):
+            run(source, target)
+
+    def test_versions_seen_that_are_no_mapping(self, source: Path, target: str, out: Path) -> None:
+        body = {"v": 4, "id": "c", "ts": "2026-01-02T03:04:05+00:00", "versions_seen": 5}
+        _change(source, "DELETE FROM checkpoints WHERE rowid > 1")
+        _change(source, "UPDATE checkpoints SET checkpoint_id = 'c', type = 'json', checkpoint = ?", json.dumps(body))
+        self.check(Damaged, source, target, out, "not a checkpoint of LangGraph")
 
     def test_target_is_needed(self, source: Path) -> None:
         with pytest.raises(Refused, match="where to import"):

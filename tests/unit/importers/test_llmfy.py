@@ -19,6 +19,7 @@ import pytest
 
 from holdfast.errors import Damaged, NotFound, Refused, Unavailable
 from holdfast.flow import open_states
+from holdfast.importers import ImportRequest, open_import
 from unit.importers.scenes import bytes_and_times, plan, run
 
 LONG = """CREATE TABLE llmfy_checkpoint (checkpoint_id VARCHAR(255) PRIMARY KEY, session_id VARCHAR(255) NOT NULL,
@@ -162,6 +163,15 @@ class TestBadInput:
             run(f"unix://{tmp_path}/none.sock", target)
 
 
+def test_row_without_an_id(source: Path, target: str) -> None:
+    insert(source, b'{"n": 0}', b'{"n": 1}')
+    with closing(sqlite3.connect(source)) as connection, connection:
+        connection.execute("UPDATE llmfy_checkpoint SET checkpoint_id = NULL WHERE step = 0")  # SQLite allows it
+    connection.close()
+    done = run(source, target)
+    assert (done.added, [each.why for each in done.not_carried]) == (1, ["checkpoint_id is a NoneType, not text"])
+
+
 class TestRedis:
     @pytest.fixture
     def url(self, redis_url: str, tmp_path: Path) -> str:
@@ -189,6 +199,27 @@ class TestRedis:
         assert done.added == 3
         assert len(done.not_carried) == 2
         assert run(url, target).added == 0
+
+    def test_key_of_another_type(self, url: str, target: str) -> None:
+        self.put(1, {"n": 1})
+        self.client.lpush(f"{self.prefix}checkpoint:c2", "x")
+        self.client.set(f"{self.prefix}checkpoint:c3", "[]")
+        done = run(url, target)
+        assert done.added == 1
+        assert {each[:2] for each in done.not_carried} == {
+            ("checkpoint c2", "its key has a list, not text"),
+            ("checkpoint c3", "it is not a JSON object"),
+        }
+
+    def test_server_that_fails_in_between(self, url: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        import redis
+
+        self.put(1, {"n": 1})
+        opened = open_import(ImportRequest(url, target))
+        monkeypatch.setattr(redis.Redis, "get", redis.Redis.incr)  # which the server refuses
+        with pytest.raises(Unavailable, match="Redis cannot be read"):
+            opened.plan()
+        opened.close()
 
     def test_nothing_there(self, url: str, target: str) -> None:
         with pytest.raises(Refused, match="nothing that can be imported"):

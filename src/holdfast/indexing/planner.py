@@ -31,7 +31,14 @@ def corpus_digest(source: DocumentSource) -> str:
 
 
 def _marks(documents: list[Document]) -> str:
-    return "\0".join([text for each in documents for text in (each.name, each.problem or each.stamp or _mark(each))])
+    return "\0".join(
+        [
+            text
+            for each in documents
+            for name, _, stamp, _, problem in (each,)
+            for text in (name, problem or stamp or _mark(each))
+        ]
+    )
 
 
 def _mark(document: Document) -> str:
@@ -130,14 +137,15 @@ class IndexPlanner:
     def _compare_all(self, some: list[Document]) -> None:
         """Skip documents whose row is the next one and has the same stamp: nearly all of a large corpus (P8)."""
         is_plain = self._live is self._base and not (self._retry_failed or self._baseline.intents)
-        passes, recipe = self._base.passes, self._recipe
-        for document in some:
-            name, _, stamp, _, problem = document
-            if is_plain and stamp and problem is None and passes(name, stamp, recipe):
-                self._unchanged += 1
-                self._last = name
-            else:
-                self._compare(document)
+        at = 0
+        while at < len(some):
+            if is_plain and (passed := self._base.pass_unchanged(some, at, self._recipe)):
+                self._unchanged += passed
+                at += passed
+                self._last = some[at - 1].name
+                continue
+            self._compare(some[at])
+            at += 1
             if self._recuts_live:
                 return
 
@@ -325,13 +333,19 @@ class PublishedRows:
         self._ahead: DocRow | None = next(self._rows, None)
         self._passed: dict[str, DocRow] = {}
 
-    def passes(self, name: str, stamp: str, recipe: int | None) -> bool:
-        """Whether the next row is this one; if so, go past it."""
-        ahead = self._ahead
-        if ahead is None or ahead[0] != name or ahead[1] != stamp or ahead[3] != recipe:
-            return False
-        self._ahead = next(self._rows, None)
-        return True
+    def pass_unchanged(self, some: list[Document], at: int, recipe: int | None) -> int:
+        """Go past the next rows, as long as they are those of the documents from `at` on; return how many they are."""
+        ahead, rows = self._ahead, self._rows
+        count = 0
+        for name, _, stamp, _, problem in some[at:] if at else some:
+            if ahead is None or ahead[0] != name or not stamp or ahead[1] != stamp or ahead[3] != recipe:
+                break
+            if problem is not None:
+                break
+            ahead = next(rows, None)
+            count += 1
+        self._ahead = ahead
+        return count
 
     def find(self, name: str) -> DocRow | None:
         """Return the row of a name, once."""

@@ -46,7 +46,16 @@ class DocumentSource(Protocol):
     def __iter__(self) -> Iterator[Document]: ...
 
 
+class _Folder(NamedTuple):
+    """A folder among the files of another."""
+
+    name: str
+    """As it is sorted: like that of a document."""
+    path: str
+
+
 _first = operator.itemgetter(0)
+_KIND = 0o170000
 
 
 @checked_options
@@ -79,17 +88,17 @@ class FolderSource:
 
     def _walk(self, settled_ns: int) -> Iterator[list[Document]]:
         """Yield files in the byte order of their paths, as the ledger does, so that both are read once (P8)."""
-        opened: list[Iterator[tuple[str, Document | str]]] = [
-            iter([("", "")])
+        opened: list[Iterator[Document | _Folder]] = [
+            iter([_Folder("", "")])
         ]  # a stack: folders may be nested deeper than calls
         while opened:
             some: list[Document] = []
             below: str | None = None
-            for _, found in opened[-1]:
-                if isinstance(found, str):
-                    below = found
+            for found in opened[-1]:
+                if type(found) is _Folder:
+                    below = found.path
                     break
-                some.append(found)
+                some.append(found)  # type: ignore[arg-type] # there are only these two
             else:
                 opened.pop()
             if some:
@@ -97,20 +106,21 @@ class FolderSource:
             if below is not None and below[:-1] not in self.without:
                 opened.append(iter(self._entries(below, settled_ns)))
 
-    def _entries(self, under: str, settled_ns: int) -> list[tuple[str, Document | str]]:
+    def _entries(self, under: str, settled_ns: int) -> list[Document | _Folder]:
         try:
             return self._list(under, settled_ns)
         except OSError as error:
-            return [(under, Document(printable(under) or "/", _never, problem=error.strerror or str(error)))]
+            return [Document(printable(under) or "/", _never, problem=error.strerror or str(error))]
 
-    def _list(self, under: str, settled_ns: int) -> list[tuple[str, Document | str]]:
+    def _list(self, under: str, settled_ns: int) -> list[Document | _Folder]:
         """Return the files of a folder as documents, and its folders, sorted as if folders ended with `/`.
 
         One loop with few calls: a plan of an unchanged corpus spends its time here (P8).
         """
         excluded, included = _pattern(tuple(self.exclude)), _pattern(tuple(self.include))
         place = os.path.join(self.path, under)
-        found: list[tuple[str, Document | str]] = []
+        found: list[Document | _Folder] = []
+        make, partial, max_bytes = tuple.__new__, functools.partial, self.max_bytes
         is_windows = sys.platform == "win32"  # there a folder has no handle
         handle = -1 if is_windows else os.open(place, platform.READ_ONLY | platform.O_DIRECTORY)
         try:
@@ -123,33 +133,35 @@ class FolderSource:
                     is_meant = included and (included(name) or included(path))
                     if not is_meant:
                         if entry.is_dir(follow_symlinks=False):
-                            found.append((printable(path + "/"), path + "/"))
+                            found.append(_Folder(printable(path + "/"), path + "/"))
                         continue
                     try:
                         seen = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:
                         continue  # deleted while the folder was listed; other errors are not that
-                    kind = stat.S_IFMT(seen.st_mode)
+                    kind = seen.st_mode & _KIND
                     if kind == stat.S_IFREG:
-                        text = path if path.isascii() else printable(path)
-                        found.append((text, self._document(text, place, name, seen, settled_ns)))
+                        size, mtime_ns, ctime_ns = seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+                        found.append(
+                            make(  # its own constructor takes twice as long
+                                Document,
+                                (
+                                    path if path.isascii() else printable(path),
+                                    partial(_read, place, name),
+                                    # no device number: it may change with a restart
+                                    f"{seen.st_ino}.{size}.{mtime_ns}.{ctime_ns}",
+                                    mtime_ns < settled_ns and ctime_ns < settled_ns,
+                                    f"is larger than {max_bytes} bytes" if size > max_bytes else None,
+                                ),
+                            )
+                        )
                     elif kind == stat.S_IFDIR:
-                        found.append((printable(path + "/"), path + "/"))
+                        found.append(_Folder(printable(path + "/"), path + "/"))
         finally:
             if not is_windows:
                 os.close(handle)
         found.sort(key=_first)
         return found
-
-    def _document(self, text: str, place: str, name: str, seen: os.stat_result, settled_ns: int) -> Document:
-        size, mtime_ns, ctime_ns = seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
-        return Document(
-            text,
-            functools.partial(_read, place, name),
-            f"{seen.st_ino}.{size}.{mtime_ns}.{ctime_ns}",  # no device number: it may change with a restart
-            mtime_ns < settled_ns and ctime_ns < settled_ns,
-            f"is larger than {self.max_bytes} bytes" if size > self.max_bytes else None,
-        )
 
 
 @dataclass(frozen=True)

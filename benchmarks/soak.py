@@ -161,9 +161,10 @@ class Growth:
 
 def _size(folder: Path) -> int:
     total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):  # it may be gone
-            total += path.stat().st_size if path.is_file() else 0
+    for parent, _, names in os.walk(folder):  # skips a folder that is removed meanwhile
+        for name in names:
+            with contextlib.suppress(OSError):  # it may be gone
+                total += os.lstat(os.path.join(parent, name)).st_size
     return total
 
 
@@ -359,7 +360,8 @@ class Worker(Process):
     def _look(self) -> dict[str, tuple[list[str], int]]:
         """The texts of the worker's own files, and the times that any change of them changes."""
         found = {}
-        for path in sorted(self._own.rglob("*")):
+        paths = (Path(parent, name) for parent, _, names in os.walk(self._own) for name in names)
+        for path in sorted(paths):
             with contextlib.suppress(FileNotFoundError, IsADirectoryError):
                 found[str(path.relative_to(self._own.parent))] = (_texts(path.read_bytes()), path.stat().st_ctime_ns)
         return found

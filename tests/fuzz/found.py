@@ -36,6 +36,10 @@ FOUND: dict[str, list[bytes]] = {
     "agent_sessions": [_SESSION % (b'"1"', b"[]", b'"t"', b'""')],
     "claude_code_history": [_SNAPSHOT % _LATE, _SNAPSHOT % b"1" + _DELTA],
     "codeweaver_file": [b'{%s, "start_time": %s, "last_checkpoint": %s}' % (_RUN, _LATE, _LATE)],
+    "flow_metadata": [
+        b"\x95\x93\xb32026-01-01T00:00:00\x00\x91/\xa4node\x01\x91\xa3tag\x81\xa1a\x01",
+        b"\x95\x01\xa4node\x01\x91\xa3tag\x81\xa1a\x01",
+    ],
     "git_commit": [b"tree %s\nparent %s\n\n" % (b"1" * 40, b"\xcf" * 40)],
     "git_refs": [SEPARATOR.join((*_GIT, b"a\0b", b"")), SEPARATOR.join((*_GIT, b"a" * 300, b""))],
     "index_shapes": [b"2", b'{"dense": ""}', b'{"dense": {}}', b'{"dense": [Infinity, "float32"]}'],

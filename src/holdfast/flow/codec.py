@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from holdfast.errors import Damaged
@@ -68,7 +69,13 @@ class StateCodec:
     def metadata(self, row: CheckpointRow, plain: bytes | None = None) -> CheckpointMetadata:
         """The metadata of a row."""
         told = self.serde.decode(self.open_meta(row) if plain is None else plain)
-        if not isinstance(told, list) or len(told) != 5 or not isinstance(told[3], list) or type(told[4]) is not dict:
+        if (
+            not isinstance(told, list)
+            or len(told) != 5
+            or not isinstance(told[0], datetime)
+            or [*map(type, told[1:])] != [str, int, list, dict]
+            or any(type(tag) is not str for tag in told[3])
+        ):
             raise Damaged("the metadata of a checkpoint is malformed", hint="Use another checkpoint.")
         timestamp, node_name, step, tags, extra = told
         return CheckpointMetadata(

@@ -61,6 +61,7 @@ FOUND: dict[str, list[bytes]] = {
         _JOURNAL % (b'["a"]', b'"/p"', b"[[]]"),
     ],
     "rollback_journal": [b'{"verb": "rollback", "target": "a1", "after": Infinity, "move": null}'],
+    "serde_shown": [b"\xd6\xff\x93\x00\x0b\x00", b"\x81\x92\xcb\x7f\xf8\x00\x00\x00\x00\x00#\x01#"],
     "skill_record": [
         b'{"id": "checkpoint-1", "name": "n", "description": "", "timestamp": %s, "git_state": {}}' % each
         for each in (_LATE, _EARLY)

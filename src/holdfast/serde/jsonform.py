@@ -32,7 +32,7 @@ _BITS = struct.Struct(">d")
 
 
 def to_json(data: bytes, *, indent: int | None = None) -> str:
-    """Encoded bytes (of `Serde.encode`) as JSON."""
+    """Encoded bytes (of `Serde.encode`) as JSON; Damaged if they are not such bytes."""
     return json.dumps(to_tagged(data), ensure_ascii=False, allow_nan=False, indent=indent)
 
 
@@ -82,11 +82,12 @@ class _Shower:
             return [self.show(item) for item in value]
         if isinstance(value, bytes):
             return self._bytes(value)
-        if isinstance(value, float) and not math.isfinite(value):
-            return {"$float": _float_name(value)}
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"$float": _float_name(value)}
         if isinstance(value, Ext):
             return self._extension(value.code, bytes(value.data))
-        return value
+        # MessagePack's own times, and lists as keys: `Serde.encode` makes neither
+        raise Damaged(f"stored state is corrupt: it contains a {type(value).__name__}", hint="Use another checkpoint.")
 
     def _bytes(self, value: bytes) -> Any:
         text = _text(value) if self._readable else None

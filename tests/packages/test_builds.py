@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
@@ -94,6 +95,44 @@ def test_two_builds_in_two_folders_give_the_same_bytes(built: tuple[Path, Path],
     sdist, wheel = build(tmp_path / "again", copy_of_the_source(tmp_path / "elsewhere"))
     assert sdist.read_bytes() == built[0].read_bytes()
     assert wheel.read_bytes() == built[1].read_bytes()
+
+
+@pytest.mark.parametrize("choice", ["", "1"])
+def test_a_free_threaded_python_gets_no_native_module(choice: str, tmp_path: Path) -> None:
+    """There is no stable ABI of it. The build reads of a Python what it is, so it can be told."""
+    real = sysconfig._get_sysconfigdata_name()  # type: ignore[attr-defined]
+    python = tmp_path / "env" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "env")], check=True)
+    needed = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        "build",
+        "hatchling>=1.24",
+        "setuptools>=77",
+    ]
+    subprocess.run(needed, check=True)
+    [site] = (tmp_path / "env" / "lib").glob("python*/site-packages")
+    (site / "_sysconfigdata_free.py").write_text(
+        f"import importlib\nreal = importlib.import_module({real!r}).build_time_vars\n"
+        "build_time_vars = {**real, 'Py_GIL_DISABLED': 1}\n"
+    )
+    environment = {**os.environ, "_PYTHON_SYSCONFIGDATA_NAME": "_sysconfigdata_free"}
+    environment |= {"HOLDFAST_NATIVE": choice} if choice else {}
+    source = copy_of_the_source(tmp_path / "source")
+    command = [str(python), "-m", "build", "--no-isolation", "--wheel", "--outdir", str(tmp_path / "dist"), str(source)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if choice:
+        assert done.returncode != 0
+        assert "The free-threaded Python has no stable ABI" in done.stdout + done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+        assert "without its native module: this is a free-threaded Python" in done.stdout + done.stderr
+        [wheel] = (tmp_path / "dist").iterdir()
+        assert wheel.name.endswith("-py3-none-any.whl")
 
 
 def test_the_packages_contain_what_they_should(built: tuple[Path, Path]) -> None:

@@ -240,7 +240,7 @@ class TestAlone:
 
     def test_second_command_meanwhile(self, through: Through, project: Path) -> None:
         through.spawn("save")
-        with _started(through, "save", "--allow-empty") as first, _held(project):
+        with _waiting(through, project, "save", "--allow-empty") as first:
             assert _is_running(first)
             assert through.spawn("log").code == ALONE
         assert first.returncode == 0
@@ -320,7 +320,7 @@ class TestEndsMidway:
             patch.setenv("PYTHONPATH", environ["PYTHONPATH"])
             try:
                 assert wait_for(lambda: through.spawn("save").code == 0)
-                with _started(through, "save", "--allow-empty") as client, _held(project):
+                with _waiting(through, project, "save", "--allow-empty") as client:
                     assert _is_running(client)
                     os.utime(tmp_path / "code" / "holdfast" / "errors.py", (1, 1))
                     assert through.spawn("log").code == ALONE
@@ -333,7 +333,7 @@ class TestEndsMidway:
 
     def test_killed_helper_is_reported(self, through: Through, helper: int, project: Path) -> None:
         through.spawn("save")
-        with _started(through, "save", "--allow-empty") as client, _held(project):
+        with _waiting(through, project, "save", "--allow-empty") as client:
             assert _is_running(client)
             os.kill(helper, signal.SIGKILL)
             _, said = client.communicate()
@@ -343,7 +343,7 @@ class TestEndsMidway:
 
     def test_ctrl_c_interrupts(self, through: Through, helper: int, project: Path) -> None:
         through.spawn("save")
-        with _started(through, "save", "--allow-empty") as client, _held(project):
+        with _waiting(through, project, "save", "--allow-empty") as client:
             assert _is_running(client)
             client.send_signal(signal.SIGINT)
             _, said = client.communicate()
@@ -353,7 +353,7 @@ class TestEndsMidway:
 
     def test_killed_client_interrupts(self, through: Through, project: Path) -> None:
         through.spawn("save")
-        with _started(through, "save", "--allow-empty") as client, _held(project):
+        with _waiting(through, project, "save", "--allow-empty") as client:
             assert _is_running(client)
             client.kill()
             client.wait()
@@ -425,6 +425,18 @@ def _started(program: Program, *words: str) -> Iterator[subprocess.Popen[bytes]]
     finally:
         with process:
             pass
+
+
+@contextlib.contextmanager
+def _waiting(program: Program, project: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that waits for the store's lock, which is released before its end is awaited."""
+    with contextlib.ExitStack() as lock:
+        lock.enter_context(_held(project))  # before the command begins: it could end first
+        with _started(program, *words) as process:
+            try:
+                yield process
+            finally:
+                lock.close()
 
 
 def _is_running(client: subprocess.Popen[bytes]) -> bool:

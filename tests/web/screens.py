@@ -8,10 +8,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 
 from .sessions import Session, environment, open_workspace, play
 from .test_browser import CHROMIUM, FLAGS
+
+SIZE: ViewportSize = {"width": 1200, "height": 760}
 
 
 def main(target: Path) -> None:
@@ -29,8 +31,8 @@ def main(target: Path) -> None:
             address = run.stdout.readline().decode().strip()
             with sync_playwright() as driver:
                 browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-                take(browser.new_page(viewport={"width": 1200, "height": 760}), address, target)
-                dark = browser.new_context(viewport={"width": 1200, "height": 760}, color_scheme="dark")
+                take(browser.new_page(viewport=SIZE, reduced_motion="reduce"), address, target)
+                dark = browser.new_context(viewport=SIZE, reduced_motion="reduce", color_scheme="dark")
                 page = dark.new_page()
                 page.goto(address)
                 page.get_by_text("The cart ignores the discount").click()

@@ -191,6 +191,8 @@ def test_every_page_fits(browser: Any, address: str, width: int, scheme: str, tm
     for url in [*urls, f"{origin[0]}{turn}", f"{origin[0]}/home", f"{origin[0]}/nope"]:
         page.goto(url)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, url
+        tall = "[...document.querySelectorAll('.top nav a')].filter((each) => each.offsetHeight > 40).length"
+        assert page.evaluate(tall) == 0, url  # no word is broken
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
         assert dark == (scheme == "dark")
         page.screenshot(path=tmp_path / "page.png")

@@ -32,6 +32,7 @@ async function showPlan(link) {
   const found = page.querySelector(".plan") || page.querySelector(".empty");
   slot.replaceChildren(found || "The plan could not be loaded.");
   const button = slot.querySelector("button.primary") || slot.querySelector("a");
+  slot.scrollIntoView({ block: "nearest" });
   if (button) button.focus();
 }
 

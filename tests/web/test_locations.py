@@ -250,9 +250,40 @@ class TestTraining:
         client = Client(runs, environ)
         page = client.get("/compare", a="1", b="8").text
         assert "w" in page
+        assert client.get("/compare.json", a="1", b="8").json() == printed(environ, "diff", runs[0], "1", "8")
+        assert client.get("/compare", a="1", b="77").status_code == 404
         assert "1 tensor the same" in page
         assert "tensors" in client.get("/checkpoint", ref="best").text
         assert client.get("/usage").status_code == 200
+
+
+def test_the_server_imports_no_framework(tmp_path: Path, environ: dict[str, str]) -> None:
+    """The process that serves stays small: tensors are compared in another one."""
+    code = """
+import sys
+from pathlib import Path
+import torch
+from holdfast.training import save_checkpoint
+for step in (1, 2):
+    save_checkpoint("run", step, {"w": torch.ones(4) * step}, rng=False)
+"""
+    pytest.importorskip("torch")
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environ, check=True)
+    code = """
+import os, sys
+from pathlib import Path
+from web.test_locations import Client
+client = Client(["run"], dict(os.environ))
+for page in ("", "/compare?a=1&b=2", "/checkpoint", "/usage"):
+    assert client.get(page).status_code == 200, page
+assert "greatest change" in client.get("/compare?a=1&b=2").text
+print({"torch", "numpy", "jax"} & {*sys.modules})
+"""
+    tests = Path(__file__).parents[1]
+    known = {"PYTHONPATH": f"{tests}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    call = [sys.executable, "-c", code]
+    done = subprocess.run(call, cwd=tmp_path, env=environ | known, capture_output=True, text=True)
+    assert done.stdout.strip() == "set()", done.stderr
 
 
 def test_charts_leave_out_what_is_no_number() -> None:

@@ -25,9 +25,9 @@ from holdfast.workspace import Workspace
 from holdfast.workspace.location import WorkspaceLocation
 from waiting import wait_for
 
-from .conftest import Pages
+from .conftest import Pages, make_pages
 from .crawling import crawl
-from .sessions import Session, picture
+from .sessions import Session, open_workspace, picture
 
 
 def printed(workspace: Workspace, environ: dict[str, str], *words: str) -> Any:
@@ -353,9 +353,19 @@ class TestErrors:
         assert "All workspaces" in answer.text
         assert f"/w/{pages.key}/search" in answer.text  # the pages of the workspace are still at hand
         assert "There is no checkpoint" in answer.text
-        assert "<p>doc.MD does not exist.</p>" in pages.get("blame", path="doc.MD").text
+        for name in ("doc.MD", "nope"):
+            assert f"<p>{name} does not exist.</p>" in pages.get("blame", path=name).text
         assert pages.get("timeline", limit="x").status_code == 400
         assert pages.get("timeline", limit=10**9).status_code == 400
+
+    def test_before_the_first_checkpoint(self, tmp_path: Path, environ: dict[str, str]) -> None:
+        (tmp_path / "fresh").mkdir()
+        pages = make_pages(open_workspace(tmp_path / "fresh", environ), environ)
+        for page in ("compare", "files", "coverage"):
+            text = pages.get(page).text
+            assert "No checkpoints yet" in text
+            assert "holdfast save" in text
+            assert "latest" not in text
 
     def test_a_folder_that_is_gone_can_be_looked_at(self, pages: Pages, workspace: Workspace) -> None:
         import shutil

@@ -16,7 +16,7 @@
     looking          compare, files, blame, search, coverage, usage
     locations, charts    flow stores, training runs, indexes; their metrics as plots
     work, jobs       verify and plan, which go on in the background
-    index_process    plan, search and verify of an index, with its models, in a process of their own
+    location_process  what needs the models of an index or a framework, in a process of its own
     steps            a session of a flow store as a line with its forks
     report           a session as one file, with secrets redacted
     live             server-sent events for what is new

@@ -34,6 +34,7 @@ _TITLES = {
     400: "Not possible",
     503: "Not available now",
 }
+_FIRST_WORDS = {"an", "it", "no", "not", "nothing", "only", "that", "the", "there", "this", "to", "your"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +129,8 @@ def _kind_of(error: HoldfastError) -> type[BaseException]:
 
 
 def _sentence(message: str) -> str:
-    """A message with a capital letter, unless it begins with a name."""
-    first = message.partition(" ")[0]
-    return message[:1].upper() + message[1:] if first.isalpha() and first.islower() else message
+    """A message with a capital letter, unless it may begin with a name."""
+    return message[:1].upper() + message[1:] if message.partition(" ")[0] in _FIRST_WORDS else message
 
 
 def error_response(request: Request, error: HoldfastError) -> Response:
@@ -139,6 +139,8 @@ def error_response(request: Request, error: HoldfastError) -> Response:
     document = error_document(error)
     values: dict[str, Any] = {"title": _TITLES.get(status, "Error"), "hint": document["hint"]}
     values["message"] = _sentence(error.message)
+    if document["remedy"] == "save_first":  # nothing is wrong: there is nothing to show yet
+        values |= {"title": "No checkpoints yet", "message": "", "hint": PAGE["save_first"]}
     with suppress(HoldfastError):
         values["place"] = site_of(request).places.find(request.path_params.get("key", ""))
     return respond(request, Answer("error.html", values, lambda: {"error": document}, status))

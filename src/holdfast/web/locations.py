@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.errors import HoldfastError, NotFound, Refused
+from holdfast.location import Column, Comparison, Table
 from holdfast.web.answers import Answer, Query, go, json_response, query_of, site_of, wants_json
 from holdfast.web.charts import Chart, Series, draw
 from holdfast.web.places import Place
@@ -116,8 +117,13 @@ def state(request: Request) -> Answer:
 def compare(request: Request) -> Answer:
     """What differs between two checkpoints."""
     query = query_of(request)
-    with opened(request, query) as (place, location):
-        found = location.diff(query.get("a") or None, query.get("b") or None)
+    place = site_of(request).places.find(request.path_params["key"])
+    a, b = query.get("a") or None, query.get("b") or None
+    if place.kind.name == "training":
+        found = _tensors_compared(site_of(request).places.ask("compare", place, a=a, b=b))
+    else:
+        with opened(request, query) as (place, location):
+            found = location.diff(a, b)
     changes = [(each.path, each.kind, short_text(each.before), short_text(each.after)) for each in found.changes]
     values = {
         "place": place,
@@ -129,6 +135,12 @@ def compare(request: Request) -> Answer:
         "b": query.get("b"),
     }
     return Answer("location_compare.html", values, lambda: found.document)
+
+
+def _tensors_compared(told: dict[str, Any]) -> Comparison:
+    columns, rows = told["table"]
+    table = Table([Column(*each) for each in columns], [tuple(row) for row in rows])
+    return Comparison(told["document"], table=table, notes=told["notes"], title=told["title"])
 
 
 def usage(request: Request) -> Answer:
@@ -149,7 +161,7 @@ def search(request: Request) -> Answer:
     found: dict[str, Any] = {"channel": channel, "channels": [], "items": []}
     if text:
         limit = query.count("limit", _HITS, 1_000)
-        found = site_of(request).places.ask_index("search", place, text=text, channel=channel or None, limit=limit)
+        found = site_of(request).places.ask("search", place, text=text, channel=channel or None, limit=limit)
     most = max((each["score"] for each in found["items"]), default=0.0)
     values = {"place": place, "q": text, "options": {}, "most": most, **found}
     return Answer("index_search.html", values, lambda: {"items": found["items"], "next": None})

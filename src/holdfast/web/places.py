@@ -16,7 +16,7 @@ from holdfast.configuration import find_configuration
 from holdfast.errors import HoldfastError, NotFound, Refused
 from holdfast.escaping import without_password
 from holdfast.location import FOLDER, LocationKind, is_url, kind_of
-from holdfast.web import index_process
+from holdfast.web import location_process
 from holdfast.workspace import Workspace
 from holdfast.workspace.config import Settings, read_settings
 from holdfast.workspace.stores import StoreInfo, list_stores
@@ -94,9 +94,9 @@ class Places:
         self.check_trusted(place)
         return place
 
-    def ask_index(self, what: str, place: Place, **more: Any) -> Any:
-        """Ask an index what needs its models, in a process of its own."""
-        return index_process.ask(what, place.address, place.project, self._environ, **more)
+    def ask(self, what: str, place: Place, **more: Any) -> Any:
+        """Ask a location what must not happen in this process."""
+        return location_process.ask(what, place.address, place.project, self._environ, **more)
 
     def find(self, key: str) -> Place:
         """The location of a key. NotFound if there is none."""

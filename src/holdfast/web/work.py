@@ -50,7 +50,7 @@ def start_plan(request: Request, form: Query) -> Response:
 
 def _verify(places: Places, place: Place, options: dict[str, str], progress: Progress) -> Verification:
     if place.kind.name == "index":
-        return Verification(**places.ask_index("verify", place))
+        return Verification(**places.ask("verify", place))
     _, location = places.location(place.key, options)
     try:
         return location.verify(progress)
@@ -60,7 +60,7 @@ def _verify(places: Places, place: Place, options: dict[str, str], progress: Pro
 
 def _plan(places: Places, place: Place, progress: Progress) -> dict[str, Any]:
     del progress  # how long it takes is not known
-    found: dict[str, Any] = places.ask_index("plan", place)
+    found: dict[str, Any] = places.ask("plan", place)
     return found
 
 

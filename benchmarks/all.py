@@ -153,7 +153,7 @@ BENCHMARKS = {
     "many": Benchmark(
         "`list`, `search`, `diff`, `verify`, `prune`, `compact` with up to 10,000 checkpoints",
         ("upkeep.py", "--many"),
-        "Processor time of one call each; the median of 21 for `list`, `get`, `show`, `diff` and `search`.",
+        "Processor time of one call each; the median of 21 for `list`, `get`, `show` and `diff`.",
         45,
     ),
     "similar": Benchmark(

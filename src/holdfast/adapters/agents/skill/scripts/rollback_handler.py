@@ -18,7 +18,7 @@ except ModuleNotFoundError:
     program = shutil.which("holdfast")
     python = Path(program).read_bytes().partition(b"\n")[0].removeprefix(b"#!").strip().decode() if program else ""
     if "python" not in os.path.basename(python) or python == sys.executable:
-        sys.exit("Holdfast is not installed. Install it with: pip install holdfast")
+        sys.exit("Holdfast is not installed for this Python. Install it first.")
     os.execv(python, [python, *sys.argv])
 
 __all__ = ["RollbackHandler"]

@@ -156,15 +156,20 @@ def ages(times: Sequence[datetime], now: datetime) -> list[timedelta]:
     """Return how old checkpoints are, given their times in the order of their sequence numbers.
 
     A clock that jumps must not make everything old. So the age is the sum of the steps from each checkpoint to the
-    next, and to now. A step back counts nothing. Neither does a step of more than a day, which may be a pause or a
-    clock set wrong, until a day has passed after it without the clock being set back; of each later step at most eight
-    hours count for that. The result is never more than a clock that was never set back says.
+    next, and to now. A step back counts nothing, and takes away what was counted of steps before it, up to a day: the
+    clock, or that of one of several programs, was ahead. Nothing counts of a step of more than a day, which may be a
+    pause or a clock set wrong, until a day has passed after it without the clock being set back; of each later step at
+    most eight hours count for that. The result is never more than a clock that was never set back says.
     """
     steps = [later - earlier for earlier, later in pairwise([*times, now])]
-    found, age = [timedelta(0)] * len(times), timedelta(0)
+    found, age, ahead = [timedelta(0)] * len(times), timedelta(0), timedelta(0)
     for at in range(len(steps) - 1, -1, -1):
-        if timedelta(0) < steps[at] <= _DAY or (steps[at] > _DAY and _is_confirmed(steps[at + 1 :])):
-            age += steps[at]
+        if steps[at] < timedelta(0):
+            ahead = min(_DAY, ahead - steps[at])
+        elif steps[at] <= _DAY or _is_confirmed(steps[at + 1 :]):
+            taken = min(ahead, steps[at])
+            ahead -= taken
+            age += steps[at] - taken
         found[at] = age
     return found
 

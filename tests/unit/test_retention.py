@@ -227,6 +227,11 @@ class TestAges:
         wild = [NOW - 2 * HOUR, *([NOW + YEAR, NOW - HOUR] * 50)]
         assert max(ages(wild, NOW)) == HOUR
 
+    def test_clocks_of_two_programs_a_day_apart_age_nothing(self) -> None:
+        minute = timedelta(minutes=1)
+        times = [NOW - (60 - at) * minute + at % 2 * (DAY - HOUR) for at in range(60)]
+        assert ages(times, NOW)[0] <= HOUR
+
     def test_time_of_1970_does_not_make_a_checkpoint_old(self) -> None:
         times = [NOW - 2 * HOUR, datetime(1970, 1, 1, tzinfo=UTC), NOW - HOUR]
         assert ages(times, NOW) == [HOUR, HOUR, HOUR]

@@ -174,13 +174,21 @@ class Stage:
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EIO, *platform.NOT_KEPT):
                 raise
+            if error.errno == errno.EIO and not self._is_made(slot):
+                raise  # P3: the disk failed. exFAT through FUSE answers so, too, but makes a file, which ends with the stage
             is_device = stat.S_ISCHR(entry.kind) or stat.S_ISBLK(entry.kind)
             needs_root = is_device and isinstance(error, PermissionError)
-            # EIO is the answer of exFAT through FUSE, which makes a file instead; that goes with the stage
             not_kept = "pipes, sockets and devices cannot be kept on this disk"
             self.failed[path] = "only root can create a device" if needs_root else not_kept
             return False
         self._metadata.set_all(slot, self.fd, path, entry.attr)
+        return True
+
+    def _is_made(self, slot: str) -> bool:
+        try:
+            os.stat(slot, dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
         return True
 
 

@@ -175,7 +175,7 @@ class Stage:
             if error.errno not in (errno.EACCES, errno.EIO, *platform.NOT_KEPT):
                 raise
             if error.errno == errno.EIO and not self._is_made(slot):
-                raise  # P3: the disk failed. exFAT through FUSE answers so, too, but makes a file, which ends with the stage
+                raise  # P3: the disk failed. exFAT through FUSE answers so, too, but makes a file first
             is_device = stat.S_ISCHR(entry.kind) or stat.S_ISBLK(entry.kind)
             needs_root = is_device and isinstance(error, PermissionError)
             not_kept = "pipes, sockets and devices cannot be kept on this disk"

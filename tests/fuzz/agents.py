@@ -25,7 +25,7 @@ from holdfast.adapters.agents.attribution import (
     turn_of_author,
     with_change,
 )
-from holdfast.adapters.agents.base import AGENT_NAMES, Agent, Places, SettingsScope, find_agent
+from holdfast.adapters.agents.base import AGENT_NAMES, Agent, SettingsPaths, SettingsScope, find_agent
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
 from holdfast.adapters.agents.generic import BadLine, read_line
 from holdfast.adapters.agents.session_file import SessionFile, read_sessions
@@ -124,7 +124,7 @@ def _same(one: object, other: object) -> bool:
 def settings_file(data: bytes) -> None:
     """Installing, and uninstalling at once, gives the bytes of before."""
     home = folder("home")
-    places = Places(home, {"HOME": os.fspath(home)}, folder("agent-project"))
+    places = SettingsPaths(home, {"HOME": os.fspath(home)}, folder("agent-project"))
     agent = find_agent("claude-code")
     path = agent.settings(places, SettingsScope.USER)
     path.parent.mkdir(exist_ok=True)
@@ -141,7 +141,7 @@ def settings_file(data: bytes) -> None:
 )
 def settings_receipt(data: bytes) -> None:
     home = folder("receipts")
-    places = Places(home, {"HOME": os.fspath(home)}, folder("agent-project"))
+    places = SettingsPaths(home, {"HOME": os.fspath(home)}, folder("agent-project"))
     agent = find_agent("claude-code")
     path = agent.settings(places, SettingsScope.USER)
     if not path.exists():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import collections
 import json
 import re
 import subprocess
@@ -120,3 +122,18 @@ def test_workspace_does_not_load_optional_modules(tmp_path: Path) -> None:
         f"ws.save('x'); ws.list()"
     )
     assert not loaded & (HEAVY - {"sqlite3"})
+
+
+def test_class_names_occur_once() -> None:
+    """Two classes share a public name only where documents that people have give it to both."""
+    documented = {"Checkpoint", "CheckpointManager"}
+    package = Path(holdfast.__file__).parent
+    places = collections.defaultdict(list)
+    for path in package.rglob("*.py"):
+        if path.is_relative_to(package / "compat"):  # has the names of other systems
+            continue
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(path.relative_to(package)))
+    shared = {name: files for name, files in places.items() if len(files) > 1 and name not in documented}
+    assert not shared

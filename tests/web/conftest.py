@@ -51,13 +51,13 @@ def make_pages(workspace: Workspace, environ: dict[str, str], *, read_only: bool
     from starlette.testclient import TestClient
 
     from holdfast.web.app import make_app
-    from holdfast.web.places import Places
+    from holdfast.web.places import NamedLocations
     from holdfast.web.rendering import Templates
-    from holdfast.web.security import Keys
+    from holdfast.web.security import ServerKeys
     from holdfast.web.site import Site
 
-    keys = Keys()
-    places = Places([workspace], environ, Path(environ["HOME"]))
+    keys = ServerKeys()
+    places = NamedLocations([workspace], environ, Path(environ["HOME"]))
     site = Site(places, keys, Templates(keys, read_only=read_only), read_only)
     client = TestClient(make_app(site, PORT), base_url=f"http://127.0.0.1:{PORT}")
     if enter:

@@ -21,9 +21,9 @@ from holdfast.flow import Checkpoint, CheckpointMetadata, open_states
 from holdfast.indexing.ledger.sqlite import SQLiteLedger
 from holdfast.web.app import make_app
 from holdfast.web.charts import Series, draw
-from holdfast.web.places import Places
+from holdfast.web.places import NamedLocations
 from holdfast.web.rendering import Templates
-from holdfast.web.security import Keys
+from holdfast.web.security import ServerKeys
 from holdfast.web.site import Site
 from waiting import wait_for
 
@@ -39,8 +39,8 @@ class Client:
     """The page over some locations."""
 
     def __init__(self, addresses: list[str], environ: dict[str, str], *, read_only: bool = False) -> None:
-        self.keys = Keys()
-        self.places = Places(addresses, environ, Path(environ["HOME"]))
+        self.keys = ServerKeys()
+        self.places = NamedLocations(addresses, environ, Path(environ["HOME"]))
         self.site = Site(self.places, self.keys, Templates(self.keys, read_only=read_only), read_only)
         self.client = TestClient(make_app(self.site, PORT), base_url=f"http://127.0.0.1:{PORT}")
         self.client.get("/home", params={"token": self.keys.token})

@@ -20,7 +20,7 @@ from holdfast.web import looking
 from holdfast.web.answers import Query
 from holdfast.web.app import PAGES
 from holdfast.web.conversation import Message, with_rest
-from holdfast.web.graph import Lane, Step, draw
+from holdfast.web.graph import GraphRow, Lane, draw
 from holdfast.workspace import Workspace
 from holdfast.workspace.location import WorkspaceLocation
 from waiting import wait_for
@@ -125,17 +125,17 @@ class TestTimeline:
 
 class TestGraph:
     def test_a_line(self) -> None:
-        rows = draw([Step({"3"}, {"2"}), Step({"2"}, {"1"}), Step({"1"}, ())])
+        rows = draw([GraphRow({"3"}, {"2"}), GraphRow({"2"}, {"1"}), GraphRow({"1"}, ())])
         assert rows[0] == [Lane(up=False, down=True, node=True, across=False)]
         assert rows[2] == [Lane(up=True, down=False, node=True, across=False)]
 
     def test_work_that_went_on_from_an_older_state(self) -> None:
-        rows = draw([Step({"3"}, {"1"}), Step((), ()), Step({"2"}, {"1"}), Step({"1"}, ())])
+        rows = draw([GraphRow({"3"}, {"1"}), GraphRow((), ()), GraphRow({"2"}, {"1"}), GraphRow({"1"}, ())])
         assert [lane.node for lane in rows[2]] == [False, True]
         assert [lane.across for lane in rows[3]] == [False, True]
 
     def test_a_turn_that_another_interrupted(self) -> None:
-        rows = draw([Step({"3", "1"}, {"2", "0"}), Step({"2"}, {"1"}), Step({"0"}, ())])
+        rows = draw([GraphRow({"3", "1"}, {"2", "0"}), GraphRow({"2"}, {"1"}), GraphRow({"0"}, ())])
         assert [len(row) for row in rows] == [1, 1, 1]
 
 

@@ -127,7 +127,7 @@ class Command(click.Command):
         return click.UsageError("no command is named; it comes after --", error.ctx)
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """Prints its help where no command is named, as `holdfast` itself does; lists its commands in their order."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -137,7 +137,7 @@ class Group(click.Group):
         if not args and not ctx.resilient_parsing:
             streams.note(ctx.get_help())
             ctx.exit(Exit.USAGE)
-        return with_context(ctx, lambda: super(Group, self).parse_args(ctx, args))
+        return with_context(ctx, lambda: super(CommandGroup, self).parse_args(ctx, args))
 
 
 AFTER_DASHES = "holdfast.after_dashes"

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from holdfast.adapters.agents.base import Places, SettingsScope
+from holdfast.adapters.agents.base import SettingsPaths, SettingsScope
 from holdfast.adapters.agents.settings.install import SettingsChange, apply_change
 from holdfast.adapters.agents.settings.shim import shim_path, write_shim
 from holdfast.adapters.agents.settings.skill import SKILL
@@ -18,9 +18,9 @@ from holdfast.workspace.store_paths import home_folder
 KEPT = "was edited, or is not Holdfast's, and stays"
 
 
-def places(app: App) -> Places:
+def places(app: App) -> SettingsPaths:
     """What the paths of settings depend on: the real home folder, environment and project folder."""
-    return Places(home_folder(), os.environ, app.project_folder(), sys.executable)
+    return SettingsPaths(home_folder(), os.environ, app.project_folder(), sys.executable)
 
 
 def command_words(agent: str) -> list[str]:

@@ -20,14 +20,14 @@ from holdfast.cli import caller, main
 from holdfast.errors import HoldfastError, Refused
 
 if TYPE_CHECKING:
-    from holdfast.adapters.agents.command_server import Command
+    from holdfast.adapters.agents.command_server import ClientCommand
     from holdfast.workspace import Workspace
 
 _HELD_MAX_BYTES = 1 << 18
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
 
-def load() -> Callable[[Command], int | None]:
+def load() -> Callable[[ClientCommand], int | None]:
     """Load all that commands need, and return what runs one."""
     import holdfast.cli.commands.restore
     import holdfast.cli.commands.save
@@ -47,7 +47,7 @@ def load() -> Callable[[Command], int | None]:
     return run
 
 
-def run(command: Command) -> int | None:
+def run(command: ClientCommand) -> int | None:
     """Run a command and return its exit code; None if it has to run alone, and has done and written nothing."""
     served = Served(command)
     streams = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
@@ -70,7 +70,7 @@ def run(command: Command) -> int | None:
 class Served:
     """The process that a command runs for: its streams, and the workspaces that were opened for it."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: ClientCommand) -> None:
         self.pid = command.pid
         self.thread = threading.get_ident()
         self._opened = command.opened

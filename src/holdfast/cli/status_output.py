@@ -11,7 +11,7 @@ from holdfast.cli import render, streams
 from holdfast.errors import NotFound, Refused
 
 if TYPE_CHECKING:
-    from holdfast.adapters.agents.base import Places
+    from holdfast.adapters.agents.base import SettingsPaths
     from holdfast.adapters.agents.hook_status import HookState, HookStatus
     from holdfast.cli.context import App
     from holdfast.model import Checkpoint, PathChange
@@ -71,7 +71,7 @@ def print_status(app: App) -> None:
         streams.note(f"\n{look} with: {app.typed('save')}")
 
 
-def _places(app: App) -> tuple[Places, Callable[[str], Sequence[str]]]:
+def _places(app: App) -> tuple[SettingsPaths, Callable[[str], Sequence[str]]]:
     from holdfast.cli.install_output import command_words, places  # start-up cost, only where an agent is used
 
     return places(app), command_words

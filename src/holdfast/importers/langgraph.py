@@ -59,7 +59,7 @@ class RawWrite(NamedTuple):
     task_path: str
 
 
-class Tables(Protocol):
+class SaverTables(Protocol):
     """The tables of one saver."""
 
     def count(self) -> int: ...
@@ -118,7 +118,7 @@ class LangGraphSource:
             self._stack.close()
             raise
 
-    def _opened(self, source: str) -> Tables:
+    def _opened(self, source: str) -> SaverTables:
         if (url := postgres_url(source)) is not None:
             from holdfast.durable import postgres  # an extra, which `recognize` has asked for
 

@@ -26,7 +26,7 @@ from holdfast.model import Progress
 from holdfast.safe_pickle import read_pickle
 from holdfast.training.checkpoints import folder_of, is_url, open_run
 from holdfast.training.manager import CheckpointManager
-from holdfast.training.save import SaveRequest, prepare, save
+from holdfast.training.save import SaveOptions, prepare, save
 
 IMPORTED = "imported"
 """The key of a checkpoint's metadata under which its origin is stored."""
@@ -48,7 +48,7 @@ _SKIPPED = ("scheduler.pt", "training_args.bin")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCheckpoint:
     """A checkpoint of the source."""
 
     name: str
@@ -165,9 +165,9 @@ class TrainingImport:
     def close(self) -> None:
         pass
 
-    def _save(self, found: Found, state: Any, markers: Markers) -> None:
+    def _save(self, found: FoundCheckpoint, state: Any, markers: Markers) -> None:
         origin = {"origin": found.origin, "source": os.fspath(self._folder)}
-        request = SaveRequest(
+        request = SaveOptions(
             metrics=found.metrics,
             best_key=markers.best_key if markers.best_key in found.metrics else None,
             mode="max" if markers.mode == "max" else "min",
@@ -191,7 +191,7 @@ class TrainingImport:
 
     # what is there
 
-    def _found(self) -> list[Found]:
+    def _found(self) -> list[FoundCheckpoint]:
         """The checkpoints, in the order of their steps."""
         self._notes = []
         self._markers = self._read_markers()
@@ -228,7 +228,7 @@ class TrainingImport:
             pass
         return Markers(key if isinstance(key, str) else None, "max" if mode == "max" else "min", last, metrics)
 
-    def _described(self, name: str, files: Mapping[str, Path]) -> Found:
+    def _described(self, name: str, files: Mapping[str, Path]) -> FoundCheckpoint:
         first = next(iter(files.values()))
         sides = dict(self._side_files(self._folder / name, first))
         metrics = _metrics_of(sides)
@@ -240,7 +240,7 @@ class TrainingImport:
             metrics.setdefault(key, float(match[1]))
         seconds = next((each for each in map(_created_at, sides.values()) if each is not None), None)
         when = first.stat().st_mtime if seconds is None else seconds
-        return Found(name, files, _step_of(name), datetime.fromtimestamp(when, UTC), metrics, sides)
+        return FoundCheckpoint(name, files, _step_of(name), datetime.fromtimestamp(when, UTC), metrics, sides)
 
     def _side_files(self, place: Path, first: Path) -> Iterator[tuple[str, Any]]:
         """The JSON objects that belong to a checkpoint, by file name."""
@@ -263,7 +263,7 @@ class TrainingImport:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def _state(self, found: Found) -> Any:
+    def _state(self, found: FoundCheckpoint) -> Any:
         """Read a checkpoint; None, and a loss, if nothing of it can be read or its version is unknown."""
         values = {}
         for name, side in found.sides.items():

@@ -17,7 +17,7 @@ from holdfast.training import background, gc_pause
 from holdfast.training.folder import FolderRunStore
 from holdfast.training.load import LoadRequest, OpenCheckpoint, find_in_folder
 from holdfast.training.run_store import RunStore
-from holdfast.training.save import PendingSave, SaveRequest, check_is_free, prepare, save
+from holdfast.training.save import PendingSave, SaveOptions, check_is_free, prepare, save
 from holdfast.training.stored.layout import LAST, PRIVATE, step_name, step_of
 
 _log = logging.getLogger("holdfast")
@@ -77,7 +77,7 @@ def save_checkpoint(
     rng: also save the random states. loader: also save the position of a data loader that has a `state_dict`. config:
     also save the hash of a configuration.
     """
-    request = SaveRequest(
+    request = SaveOptions(
         metrics=metrics, best_key=best_key, mode=mode, keep_last_k=keep_last_k, keep_best_k=keep_best_k,
         keep_every=keep_every, pin=pin, rewind=rewind, adopt=adopt, rng=rng, loader=loader, config=config,
         metadata=metadata, block=block, gate=gate, threads=threads,
@@ -86,7 +86,7 @@ def save_checkpoint(
 
 
 def save_requested(
-    out_dir: str | os.PathLike[str], step: int, state: Any, request: SaveRequest
+    out_dir: str | os.PathLike[str], step: int, state: Any, request: SaveOptions
 ) -> dict[str, Any]:  # fmt: skip
     """Save as `save_checkpoint` does."""
     store, optimizers = open_run(out_dir), request.optimizers

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from holdfast.model import Progress
     from holdfast.retention import Policy
-    from holdfast.training.retention import Pruned
+    from holdfast.training.retention import PrunedSteps
     from holdfast.training.run_store import RunStore, StoredCheckpoint
 
 _DIGITS_MAX = 100  # no step has as many, and Python refuses to read numbers of thousands of digits
@@ -258,7 +258,7 @@ def _with_new_bytes(item: Item, size: int | None) -> Item:
     return Item(item.id, cells, item.document | {"new_bytes": size, "shared_bytes": shared})
 
 
-def _pruned(plan: Pruned) -> dict[str, Any]:
+def _pruned(plan: PrunedSteps) -> dict[str, Any]:
     return {"kept": plan.kept, "is_done": plan.is_done}
 
 

@@ -19,12 +19,12 @@ from holdfast.training.load import LoadRequest, OpenCheckpoint
 from holdfast.training.metrics import check_metrics
 from holdfast.training.preemption import Preemption
 from holdfast.training.run_store import StoredCheckpoint, best_of, log_skipped
-from holdfast.training.save import SaveRequest
+from holdfast.training.save import SaveOptions
 from holdfast.training.stored.layout import check_step
 from holdfast.validation import check_known, checked_options
 
 _log = logging.getLogger("holdfast")
-_SAVE_OPTIONS = frozenset(SaveRequest.__slots__) - {"metrics", "needs_best"}
+_SAVE_OPTIONS = frozenset(SaveOptions.__slots__) - {"metrics", "needs_best"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class CheckpointManager:
         check_metrics(None, None, mode)
         self._store = open_run(root)
         self._save_steps = save_steps
-        self._request = SaveRequest(
+        self._request = SaveOptions(
             keep_last_k=keep_last, keep_best_k=keep_best, keep_every=keep_every, best_key=best_key, mode=mode,
             block=block, rng=rng, loader=loader, config=config, gate=gate, adopt=adopt, needs_best=False,
         )  # fmt: skip
@@ -264,7 +264,7 @@ class CheckpointManager:
             self._store.pin(steps | {found.step} if pinned else steps - {found.step})
             self._store.get(found.step)  # an object store has no lock: NotFound if it was pruned meanwhile
 
-    def prune(self, *, dry_run: bool = False) -> retention.Pruned:
+    def prune(self, *, dry_run: bool = False) -> retention.PrunedSteps:
         """Remove what the policy does not keep, or with `dry_run` only return what that is."""
         background.wait_for_save()
         request = self._request

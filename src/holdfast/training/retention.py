@@ -28,7 +28,7 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PrunedSteps:
     """Which steps were removed (in a plan: would be), and why the others are kept."""
 
     removed: list[int]
@@ -38,7 +38,7 @@ class Pruned:
 
 def plan(
     store: RunStore, found: Sequence[StoredCheckpoint], keep: Keep, *, best_key: str | None, mode: str, now: datetime
-) -> Pruned:
+) -> PrunedSteps:
     """Decide which checkpoints to remove: only complete ones, without files of other programs (P1)."""
     if keep.is_all:
         return _keep_all(found, "everything is kept")
@@ -68,11 +68,11 @@ def plan(
     decided = retention.plan(records, retention.Policy(keep_last=keep.last or 0, keep_best=keep.best), now)
     reasons = {each.step: decided.kept.get(each.path.name) or _obstacle(store, each) for each in found}
     removed = [step for step, reason in reasons.items() if not reason]
-    return Pruned(removed, {step: reason for step, reason in reasons.items() if reason}, is_done=False)
+    return PrunedSteps(removed, {step: reason for step, reason in reasons.items() if reason}, is_done=False)
 
 
-def _keep_all(found: Sequence[StoredCheckpoint], reason: str) -> Pruned:
-    return Pruned([], {each.step: reason for each in found}, is_done=False)
+def _keep_all(found: Sequence[StoredCheckpoint], reason: str) -> PrunedSteps:
+    return PrunedSteps([], {each.step: reason for each in found}, is_done=False)
 
 
 def _obstacle(store: RunStore, found: StoredCheckpoint) -> str:
@@ -86,8 +86,8 @@ def _obstacle(store: RunStore, found: StoredCheckpoint) -> str:
 
 def prune(
     store: RunStore, found: Sequence[StoredCheckpoint], keep: Keep, *, best_key: str | None, mode: str, now: datetime,
-    shown: Pruned | None = None,
-) -> Pruned:  # fmt: skip
+    shown: PrunedSteps | None = None,
+) -> PrunedSteps:  # fmt: skip
     """Remove what no rule keeps; if a plan was `shown`, only what that removes. Called within `writing()`."""
     decided = plan(store, found, keep, best_key=best_key, mode=mode, now=now)
     removed = [step for step in decided.removed if shown is None or step in shown.removed]
@@ -95,4 +95,4 @@ def prune(
     by_step = {each.step: each for each in found}
     for step in removed:
         store.remove(by_step[step])
-    return Pruned(removed, kept, is_done=True)
+    return PrunedSteps(removed, kept, is_done=True)

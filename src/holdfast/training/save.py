@@ -26,7 +26,7 @@ from holdfast.validation import check_mapping
 
 
 @dataclass(frozen=True, slots=True)
-class SaveRequest:
+class SaveOptions:
     """The options of `save_checkpoint`."""
 
     metrics: Mapping[str, float] | None = None
@@ -67,7 +67,7 @@ class PendingSave:
     """A checked request and the state taken apart. Only `flat.payloads` still refers to the caller's tensors."""
 
     step: int
-    request: SaveRequest
+    request: SaveOptions
     flat: FlatState
     metrics: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class PendingSave:
         return (LAST,) if self.request.best_key is None else (LAST, BEST)
 
 
-def prepare(step: int, state: Any, request: SaveRequest) -> PendingSave:
+def prepare(step: int, state: Any, request: SaveOptions) -> PendingSave:
     """Check everything that was asked for, and take the state apart. Nothing is copied or written."""
     _ = request.keep  # Refused if it makes no sense
     resume: dict[str, Any] = {}

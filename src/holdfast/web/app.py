@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.web import home, live, locations, looking, take_back, timeline, turn, work
 from holdfast.web.answers import Answer, Query, error_response, form_of, respond
-from holdfast.web.security import Guard
+from holdfast.web.security import RequestGuard
 from holdfast.web.site import Site
 
 PAGES: dict[str, Callable[[Request], Answer]] = {
@@ -56,7 +56,7 @@ ACTIONS: dict[str, Callable[[Request, Query], Response]] = {
 """What changes something: POST, with a token of one of our pages."""
 
 
-def make_app(site: Site, port: int) -> Guard:
+def make_app(site: Site, port: int) -> RequestGuard:
     """The application, behind its guard."""
     routes: list[Any] = [Route("/", _first)]
     for path, show in PAGES.items():
@@ -71,7 +71,7 @@ def make_app(site: Site, port: int) -> Guard:
     handlers: dict[Any, Any] = {HoldfastError: _failed, HTTPException: _missing}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.state.site = site
-    return Guard(app, site.keys, port, read_only=site.read_only)
+    return RequestGuard(app, site.keys, port, read_only=site.read_only)
 
 
 def _page(show: Callable[[Request], Answer]) -> Callable[[Request], Response]:

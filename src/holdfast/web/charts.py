@@ -19,7 +19,7 @@ class Series(NamedTuple):
     """By step."""
 
 
-class Line(NamedTuple):
+class ChartLine(NamedTuple):
     """A series as it is drawn."""
 
     name: str
@@ -32,7 +32,7 @@ class Chart(NamedTuple):
     """One metric."""
 
     title: str
-    lines: list[Line]
+    lines: list[ChartLine]
     low: str
     high: str
     first: str
@@ -59,5 +59,5 @@ def draw(title: str, series: Sequence[Series]) -> Chart | None:
         if each.points:
             step = max(len(each.points) // _POINTS_MAX, 1)
             placed = [place(point) for point in [*each.points[::step], each.points[-1]]]
-            lines.append(Line(each.name, number % 4, " ".join(f"{x},{y}" for x, y in placed), placed[-1]))
+            lines.append(ChartLine(each.name, number % 4, " ".join(f"{x},{y}" for x, y in placed), placed[-1]))
     return Chart(title, lines, f"{low:.4g}", f"{high:.4g}", f"{left:g}", f"{right:g}")

@@ -41,7 +41,7 @@ class Cell(NamedTuple):
     text: Markup
 
 
-class Row(NamedTuple):
+class DiffRow(NamedTuple):
     """A line of a change."""
 
     kind: str
@@ -57,7 +57,7 @@ class HunkView:
     id: str
     kind: str
     title: str
-    rows: list[Row]
+    rows: list[DiffRow]
     more: int = 0
     """How many of its lines are not shown."""
 
@@ -174,7 +174,7 @@ def _title(hunk: Hunk) -> str:
     return f"@@ -{hunk.before[0]},{hunk.before[1]} +{hunk.after[0]},{hunk.after[1]} @@"
 
 
-def _rows(hunk: Hunk, shown_until: int, until: int | None, path: str, limit: int) -> list[Row]:
+def _rows(hunk: Hunk, shown_until: int, until: int | None, path: str, limit: int) -> list[DiffRow]:
     """The lines of a hunk and around it, without those that another hunk shows."""
     removed, added = hunk.removed[: limit + 1], hunk.added[: limit + 1]
     old_first = hunk.before[0] if hunk.removed else hunk.before[0] + 1
@@ -186,27 +186,27 @@ def _rows(hunk: Hunk, shown_until: int, until: int | None, path: str, limit: int
     for at in range(before):
         number = new_first - before + at
         if number > shown_until:
-            rows.append(Row("same", Cell(old_first - before + at, new_lines[at]), Cell(number, new_lines[at])))
-    rows += [Row("removed", Cell(old_first + at, text), None) for at, text in enumerate(old_lines[before:])]
+            rows.append(DiffRow("same", Cell(old_first - before + at, new_lines[at]), Cell(number, new_lines[at])))
+    rows += [DiffRow("removed", Cell(old_first + at, text), None) for at, text in enumerate(old_lines[before:])]
     added_lines = new_lines[before : before + len(added)]
-    rows += [Row("added", None, Cell(new_first + at, text)) for at, text in enumerate(added_lines)]
+    rows += [DiffRow("added", None, Cell(new_first + at, text)) for at, text in enumerate(added_lines)]
     for at, text in enumerate(new_lines[before + len(added) :]):
         number = new_first + len(hunk.added) + at
         if until is None or number <= until:
-            rows.append(Row("same", Cell(old_first + len(hunk.removed) + at, text), Cell(number, text)))
+            rows.append(DiffRow("same", Cell(old_first + len(hunk.removed) + at, text), Cell(number, text)))
     return rows
 
 
-def _side_by_side(rows: Sequence[Row]) -> list[Row]:
+def _side_by_side(rows: Sequence[DiffRow]) -> list[DiffRow]:
     """Removed lines beside the added ones that follow them."""
-    found: list[Row] = []
-    removed: list[Row] = []
-    added: list[Row] = []
+    found: list[DiffRow] = []
+    removed: list[DiffRow] = []
+    added: list[DiffRow] = []
 
     def flush() -> None:
         for old, new in zip_longest(removed, added):
             kind = "both" if old and new else "removed" if old else "added"
-            found.append(Row(kind, old.old if old else None, new.new if new else None))
+            found.append(DiffRow(kind, old.old if old else None, new.new if new else None))
         removed.clear()
         added.clear()
 
@@ -262,7 +262,7 @@ def _whole(
     rows = []
     for number, text in enumerate(colour_lines(lines[:FILE_ROWS_MAX], change.path), 1):
         cell = Cell(number, text)
-        rows.append(Row(kind, None, cell) if kind == "added" else Row(kind, cell, None))
+        rows.append(DiffRow(kind, None, cell) if kind == "added" else DiffRow(kind, cell, None))
     title = "new file" if kind == "added" else "deleted file"
     view = HunkView(hunk.id, "whole", f"{title}, {_sizes(sizes)}", rows, max(len(lines) - FILE_ROWS_MAX, 0))
     added, removed = (len(lines), 0) if kind == "added" else (0, len(lines))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 LANES_MAX = 5
 
 
-class Step(NamedTuple):
+class GraphRow(NamedTuple):
     """What the graph needs to know of a row."""
 
     ids: Collection[Hashable]
@@ -30,7 +30,7 @@ class Lane(NamedTuple):
 _EMPTY = Lane(up=False, down=False, node=False, across=False)
 
 
-def draw(steps: Sequence[Step]) -> list[list[Lane]]:
+def draw(steps: Sequence[GraphRow]) -> list[list[Lane]]:
     """Return the lanes of each row, all rows as wide as the widest.
 
     A lane continues until the state that its newest row came from.

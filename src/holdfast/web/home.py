@@ -12,7 +12,7 @@ from holdfast.adapters.agents.session_file import read_sessions
 from holdfast.errors import HoldfastError
 from holdfast.location import FOLDER
 from holdfast.web.answers import Answer, site_of
-from holdfast.web.places import Place
+from holdfast.web.places import NamedLocation
 from holdfast.workspace.stores import StoreInfo
 
 
@@ -26,7 +26,7 @@ class HookLife(NamedTuple):
 class WorkspaceRow(NamedTuple):
     """A row of the first page."""
 
-    place: Place
+    place: NamedLocation
     store: StoreInfo
     hooks: list[HookLife]
 
@@ -63,7 +63,7 @@ def _hooks(store: StoreInfo) -> list[HookLife]:
     return sorted(found, key=lambda each: each.at, reverse=True)
 
 
-def _described(place: Place) -> tuple[Place, dict[str, Any]]:
+def _described(place: NamedLocation) -> tuple[NamedLocation, dict[str, Any]]:
     return place, {"kind": place.kind.name, "address": place.shown, "project": place.project or None}
 
 

@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError, NotFound, Refused
 from holdfast.location import Column, Comparison, Table
 from holdfast.web.answers import Answer, Query, go, json_response, query_of, site_of, wants_json
 from holdfast.web.charts import Chart, Series, draw
-from holdfast.web.places import Place
+from holdfast.web.places import NamedLocation
 from holdfast.web.rendering import address, filled_columns
 from holdfast.web.steps import FORKS_LOOKED_AT, step_rows
 
@@ -35,7 +35,7 @@ _CHANGES_MAX = 500
 _OPTIONS = ("session", "tenant", "namespace")
 
 
-class Node(NamedTuple):
+class StateNode(NamedTuple):
     """A value of a state, closed: its children are asked for when it is opened."""
 
     name: str
@@ -180,7 +180,7 @@ def runs(request: Request) -> Answer:
     values: dict[str, Any] = {
         "place": place,
         "options": {},
-        "runs": [Run(each) for each in shown],
+        "runs": [IndexApply(each) for each in shown],
         "next": shown[-1].number if len(found) > limit else None,
         "here_again": address("l", place.key, "runs", fragment="1"),
         "is_live": before is None,
@@ -202,7 +202,7 @@ def documents(request: Request) -> Answer:
     return Answer("documents.html", values, lambda: {"items": [each._asdict() for each in found], "next": more})
 
 
-class Run(NamedTuple):
+class IndexApply(NamedTuple):
     """An apply of an index as it is shown."""
 
     record: Any
@@ -244,7 +244,7 @@ def fork(request: Request, form: Query) -> Response:
 
 
 @contextmanager
-def opened(request: Request, query: Query) -> Iterator[tuple[Place, Location]]:
+def opened(request: Request, query: Query) -> Iterator[tuple[NamedLocation, Location]]:
     place, location = site_of(request).places.location(request.path_params["key"], options_of(query))
     try:
         yield place, location
@@ -266,14 +266,14 @@ def _ends(location: Location) -> list[tuple[str, Item]]:
     return found
 
 
-def _others(request: Request, place: Place) -> list[Place]:
+def _others(request: Request, place: NamedLocation) -> list[NamedLocation]:
     """What else is of the same kind."""
     places = site_of(request).places
     every = {each.key: each for each in [*places.named, *places.configured()]}
     return [each for each in every.values() if each.kind == place.kind and each.key != place.key]
 
 
-def _href(place: Place, query: Query, item: Item) -> dict[str, str]:
+def _href(place: NamedLocation, query: Query, item: Item) -> dict[str, str]:
     """What the address of an item needs: the session of a flow store, or a checkpoint."""
     if place.kind.name == "flow" and not query.get("session"):
         tenant = item.document.get("tenant") or ""
@@ -284,7 +284,7 @@ def _href(place: Place, query: Query, item: Item) -> dict[str, str]:
 # metrics
 
 
-def _charts(request: Request, place: Place, location: Location, query: Query) -> list[Chart]:
+def _charts(request: Request, place: NamedLocation, location: Location, query: Query) -> list[Chart]:
     runs = {place.title: location.list(_PLOTTED_MAX).items}
     for key in query.all("with")[:3]:
         other, location_ = site_of(request).places.location(key)
@@ -329,17 +329,17 @@ def _number(text: str) -> float | None:
 # states
 
 
-def children(value: Any, at: str, start: int) -> Iterator[Node]:
+def children(value: Any, at: str, start: int) -> Iterator[StateNode]:
     """Some children of a value, each closed."""
     if isinstance(value, dict):
         pairs: Iterator[tuple[Any, Any]] = iter(value.items())
     elif isinstance(value, list | tuple):
         pairs = iter(enumerate(value))
     else:
-        yield Node("", at, short_text(value), 0)
+        yield StateNode("", at, short_text(value), 0)
         return
     for number, (name, each) in enumerate(islice(pairs, start, start + _CHILDREN_MAX), start):
-        yield Node(str(name), f"{at}.{number}" if at else str(number), short_text(each), _length(each))
+        yield StateNode(str(name), f"{at}.{number}" if at else str(number), short_text(each), _length(each))
 
 
 def short_text(value: Any) -> str:

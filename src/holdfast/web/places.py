@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _NOT_IN_KEYS = re.compile(r"[^a-z0-9]+")
 
 
-class Place(NamedTuple):
+class NamedLocation(NamedTuple):
     """A location, and its name in addresses of pages."""
 
     key: str
@@ -44,7 +44,7 @@ class Place(NamedTuple):
         return without_password(self.address)
 
 
-class Places:
+class NamedLocations:
     """Finds locations by key, and opens each workspace once."""
 
     def __init__(self, named: Sequence[str | Workspace], environ: Mapping[str, str], home: Path) -> None:
@@ -52,8 +52,8 @@ class Places:
         self._home = home
         self._lock = threading.Lock()
         self._open: dict[str, Workspace] = {}
-        self._named: dict[str, Place] = {}
-        self._known: dict[str, Place] = {}
+        self._named: dict[str, NamedLocation] = {}
+        self._known: dict[str, NamedLocation] = {}
         for each in named:
             address = os.fspath(each.path) if isinstance(each, Workspace) else each
             place = _place(address, FOLDER if isinstance(each, Workspace) else kind_of(address))
@@ -62,31 +62,31 @@ class Places:
                 self._open[place.key] = each
 
     @property
-    def named(self) -> list[Place]:
+    def named(self) -> list[NamedLocation]:
         """What was named when the server was started."""
         return list(self._named.values())
 
-    def stores(self) -> list[tuple[Place, StoreInfo]]:
+    def stores(self) -> list[tuple[NamedLocation, StoreInfo]]:
         """Every workspace that has a store in the usual place, last used first."""
         return [(_place(each.folder, FOLDER), each) for each in list_stores(self._environ) if each.folder]
 
-    def configured(self) -> list[Place]:
+    def configured(self) -> list[NamedLocation]:
         """What the configurations of workspaces name: `locations`, and their indexes. Nothing of it is opened."""
         folders = [each.address for each in self.named if each.kind == FOLDER]
         folders += [place.address for place, info in self.stores() if not info.is_gone]
         return [place for folder in dict.fromkeys(folders) for place in _configured_in(folder)]
 
-    def is_trusted(self, place: Place) -> bool:
+    def is_trusted(self, place: NamedLocation) -> bool:
         """Whether the user named it when the page was started, or the workspace whose configuration names it."""
         return place.key in self._named or any(each.address == place.project for each in self.named)
 
-    def check_trusted(self, place: Place) -> None:
+    def check_trusted(self, place: NamedLocation) -> None:
         """Refused if code of its project would run that the user did not name: the model of an index (P7)."""
         if not self.is_trusted(place):
             hint = "Start `holdfast ui` in the folder of its project, or with the location."
             raise Refused("this would import code of a project that was not named", hint=hint)
 
-    def index(self, key: str) -> Place:
+    def index(self, key: str) -> NamedLocation:
         """The index of a key, whose models may be asked. NotFound if there is none, or Refused."""
         place = self.find(key)
         if place.kind.name != "index":
@@ -94,11 +94,11 @@ class Places:
         self.check_trusted(place)
         return place
 
-    def ask(self, what: str, place: Place, **more: Any) -> Any:
+    def ask(self, what: str, place: NamedLocation, **more: Any) -> Any:
         """Ask a location what must not happen in this process."""
         return location_process.ask(what, place.address, place.project, self._environ, **more)
 
-    def find(self, key: str) -> Place:
+    def find(self, key: str) -> NamedLocation:
         """The location of a key. NotFound if there is none."""
         if key not in self._known:
             self._known |= {place.key: place for place in self.configured()} | {
@@ -108,7 +108,7 @@ class Places:
             raise NotFound("there is no such location here", hint="Choose one from the first page.")
         return self._known[key]
 
-    def workspace(self, key: str) -> tuple[Place, Workspace]:
+    def workspace(self, key: str) -> tuple[NamedLocation, Workspace]:
         """The workspace of a key, opened with its configuration. NotFound if there is none."""
         place = self.find(key)
         if place.kind != FOLDER:
@@ -118,7 +118,7 @@ class Places:
                 opened = self._open[key] = _open(place.address, self._environ, self._home)
         return place, opened
 
-    def location(self, key: str, options: Mapping[str, Any] | None = None) -> tuple[Place, Location]:
+    def location(self, key: str, options: Mapping[str, Any] | None = None) -> tuple[NamedLocation, Location]:
         """The location of a key, opened for one request; the caller closes it."""
         place = self.find(key)
         loaded = place.kind.load()
@@ -131,7 +131,7 @@ class Places:
             each.close()
 
 
-def _configured_in(folder: str) -> list[Place]:
+def _configured_in(folder: str) -> list[NamedLocation]:
     """The flow stores, training runs and indexes that the configuration of a folder names; those that exist."""
     found = []
     try:
@@ -161,14 +161,14 @@ def _within(folder: str, word: str) -> str:
     return os.path.normpath(os.path.join(folder, os.path.expanduser(word)))
 
 
-def _place(address: str, kind: LocationKind, project: str = "") -> Place:
+def _place(address: str, kind: LocationKind, project: str = "") -> NamedLocation:
     path = without_password(address).rstrip("/")
     title = os.path.basename(path) or address
     if title.startswith("."):  # what is hidden is called by its folder, too
         title = f"{os.path.basename(os.path.dirname(path))}/{title}"
     digest = sha256(address.encode("utf-8", "surrogateescape")).hexdigest()[:8]
     slug = _NOT_IN_KEYS.sub("-", title.lower()).strip("-")[:40]
-    return Place(f"{slug}-{digest}" if slug else digest, kind, address, title, project)
+    return NamedLocation(f"{slug}-{digest}" if slug else digest, kind, address, title, project)
 
 
 def _open(folder: str, environ: Mapping[str, str], home: Path) -> Workspace:

@@ -17,7 +17,7 @@ from holdfast.errors import Damaged
 from holdfast.escaping import escape
 from holdfast.location import Column
 from holdfast.model.documents import short
-from holdfast.web.security import Keys
+from holdfast.web.security import ServerKeys
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEPS = ((60, "s", 1), (3600, "min", 60), (86_400, "h", 3600), (86_400 * 14, "d", 86_400))
@@ -27,7 +27,7 @@ _FIRST_LINE_CHARS = 300
 class Templates:
     """The templates, with what they can use."""
 
-    def __init__(self, keys: Keys, *, read_only: bool) -> None:
+    def __init__(self, keys: ServerKeys, *, read_only: bool) -> None:
         self._environment = Environment(
             loader=PackageLoader("holdfast.web"),
             autoescape=True,

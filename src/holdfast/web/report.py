@@ -20,7 +20,7 @@ from holdfast.secret_patterns import find_secrets, redact
 from holdfast.web.conversation import Conversation, Message, last_turn, read_conversation, with_closing, with_rest
 from holdfast.web.diff_view import FileView, view_changes
 from holdfast.web.rendering import Templates
-from holdfast.web.security import Keys
+from holdfast.web.security import ServerKeys
 from holdfast.workspace import Workspace
 from holdfast.workspace.location import message
 from holdfast.workspace.stored.attribution import USER
@@ -127,7 +127,7 @@ def make_report(workspace: Workspace, session: str) -> Report:
         "last": pairs[-1][0].when,
         "redacted": found,
     }
-    html = Templates(Keys(), read_only=True).text("report.html", values)
+    html = Templates(ServerKeys(), read_only=True).text("report.html", values)
     return Report(html, len(turns), found)
 
 

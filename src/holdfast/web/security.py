@@ -43,7 +43,7 @@ def _secret() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class ServerKeys:
     """The secrets of one run of the server."""
 
     token: str = field(default_factory=_secret)
@@ -52,10 +52,10 @@ class Keys:
     csrf: str = field(default_factory=_secret)
 
 
-class Guard:
+class RequestGuard:
     """The ASGI application in front of the pages: refuses requests that are not allowed, and adds the headers."""
 
-    def __init__(self, app: Any, keys: Keys, port: int, *, read_only: bool = False) -> None:
+    def __init__(self, app: Any, keys: ServerKeys, port: int, *, read_only: bool = False) -> None:
         self._app = app
         self._keys = keys
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
@@ -108,7 +108,7 @@ class Guard:
         return response
 
 
-def is_csrf(keys: Keys, given: str) -> bool:
+def is_csrf(keys: ServerKeys, given: str) -> bool:
     """Whether a form comes from one of our pages."""
     return _same(given, keys.csrf)
 

@@ -15,9 +15,9 @@ import uvicorn
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.location import FOLDER
 from holdfast.web.app import make_app
-from holdfast.web.places import Places
+from holdfast.web.places import NamedLocations
 from holdfast.web.rendering import Templates, address
-from holdfast.web.security import TOKEN, Keys
+from holdfast.web.security import TOKEN, ServerKeys
 from holdfast.web.site import Site
 from holdfast.web.timeline import PAGE
 from holdfast.workspace import Workspace
@@ -39,8 +39,8 @@ def serve(
 
     Unavailable if the port is taken.
     """
-    keys = Keys()
-    places = Places(named, environ, home)
+    keys = ServerKeys()
+    places = NamedLocations(named, environ, home)
     listening = _listen(port)
     taken = int(listening.getsockname()[1])
     templates = Templates(keys, read_only=read_only)
@@ -69,7 +69,7 @@ def serve(
         places.close()
 
 
-def _prepare(places: Places, templates: Templates) -> None:
+def _prepare(places: NamedLocations, templates: Templates) -> None:
     """Do what the first page would have to, while the browser starts: compile its template, and compute what its turns
     changed, which is kept."""
     templates.load("timeline.html", "timeline_rows.html")

@@ -10,12 +10,12 @@ from holdfast.web.jobs import Jobs
 
 if TYPE_CHECKING:
     from holdfast.model import Restored
-    from holdfast.web.places import Places
+    from holdfast.web.places import NamedLocations
     from holdfast.web.rendering import Templates
-    from holdfast.web.security import Keys
+    from holdfast.web.security import ServerKeys
 
 
-class Done(NamedTuple):
+class LastAction(NamedTuple):
     """What this page did last in a workspace."""
 
     words: str
@@ -26,11 +26,11 @@ class Done(NamedTuple):
 class Site:
     """The locations, the secrets and the templates of one server."""
 
-    places: Places
-    keys: Keys
+    places: NamedLocations
+    keys: ServerKeys
     templates: Templates
     read_only: bool = False
-    done: dict[str, Done] = field(default_factory=dict)
+    done: dict[str, LastAction] = field(default_factory=dict)
     """By key of a workspace."""
     jobs: Jobs = field(default_factory=Jobs)
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.location import Item
-from holdfast.web.graph import Lane, Step, draw
+from holdfast.web.graph import GraphRow, Lane, draw
 
 FORKS_LOOKED_AT = 1_000
 """How many sessions of a store are looked at to find those that were forked from one."""
@@ -46,17 +46,17 @@ def _in_order(items: Sequence[Item], forks: Sequence[Any]) -> Iterator[tuple[Ite
         yield item, None
 
 
-def _step(items: Sequence[Item], item: Item | None, fork: Any, *, is_last: bool) -> Step:
+def _step(items: Sequence[Item], item: Item | None, fork: Any, *, is_last: bool) -> GraphRow:
     if item is None:
-        return Step([("", fork.session)], [(fork.place.namespace, fork.place.checkpoint_id)])
+        return GraphRow([("", fork.session)], [(fork.place.namespace, fork.place.checkpoint_id)])
     key = _key(item.document)
     if parent := item.document.get("parent_id"):
-        return Step([key], [(key[0], parent)])
+        return GraphRow([key], [(key[0], parent)])
     at = next(at for at, each in enumerate(items) if each is item)
     older = next((_key(each.document) for each in items[at + 1 :] if each.document["namespace"] == key[0]), None)
     if older is None and not is_last:
         older = (key[0], "")  # on the next page
-    return Step([key], [] if older is None else [older])
+    return GraphRow([key], [] if older is None else [older])
 
 
 def _key(document: dict[str, Any]) -> tuple[str, str]:

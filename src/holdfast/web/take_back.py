@@ -31,7 +31,7 @@ from holdfast.web.answers import (
 )
 from holdfast.web.diff_view import FileView, view_changes
 from holdfast.web.rendering import address, count
-from holdfast.web.site import Done
+from holdfast.web.site import LastAction
 from holdfast.workspace import Workspace
 from holdfast.workspace.location import message, reason
 from holdfast.workspace.pathspec import literal
@@ -43,7 +43,7 @@ FIELDS = ("what", "from", "to", "path", "ref", "agent", "back")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PreparedPlan:
     """A plan, and how to carry it out."""
 
     plan: Plan
@@ -71,7 +71,7 @@ def show_plan(request: Request) -> Answer:
 
 
 def _plan_answer(
-    workspace: Workspace, place: Any, query: Query, wanted: Wanted, *, problem: str = "", status: int = 200
+    workspace: Workspace, place: Any, query: Query, wanted: PreparedPlan, *, problem: str = "", status: int = 200
 ) -> Answer:
     fields = [(name, query.get(name)) for name in FIELDS if query.get(name)]
     fields += [("hunk", each) for each in query.all("hunk")]
@@ -131,15 +131,15 @@ def _turn(request: Request, form: Query, *, is_undo: bool) -> Response:
         raise Conflict("the folder changed since this was shown", hint="Nothing was done. Load the page again.")
     act = (lambda: workspace.undo(plan)) if is_undo else (lambda: workspace.redo(plan))
     back = Query((("back", unquote(form.get("back"), errors="surrogateescape")),))
-    wanted = Wanted(plan, "Undone" if is_undo else "Done again", act)
+    wanted = PreparedPlan(plan, "Undone" if is_undo else "Done again", act)
     return _did(request, workspace, place.key, wanted, _back(back, place.key))
 
 
-def _did(request: Request, workspace: Workspace, key: str, wanted: Wanted, back: str) -> Response:
+def _did(request: Request, workspace: Workspace, key: str, wanted: PreparedPlan, back: str) -> Response:
     site = site_of(request)
     restored = wanted.act()
     with site.lock:
-        site.done[key] = Done(wanted.words, restored)
+        site.done[key] = LastAction(wanted.words, restored)
     if wants_json(request):
         return json_response({"plan": documents.plan(wanted.plan), "restored": documents.restored(restored)})
     return go(back)
@@ -155,7 +155,7 @@ def _back(query: Query, key: str) -> str:
 # what is wanted
 
 
-def _wanted(workspace: Workspace, query: Query) -> Wanted:
+def _wanted(workspace: Workspace, query: Query) -> PreparedPlan:
     what = query.get("what")
     if what in ("hunks", "file", "part"):
         return _revert(workspace, query, what)
@@ -163,27 +163,27 @@ def _wanted(workspace: Workspace, query: Query) -> Wanted:
         checkpoint = workspace.get(query.get("ref"))
         plan = workspace.preview(checkpoint.id)
         words = f"Took back everything after {short(checkpoint.id)}"
-        return Wanted(plan, words, lambda: workspace.restore(checkpoint.id, None, plan))
+        return PreparedPlan(plan, words, lambda: workspace.restore(checkpoint.id, None, plan))
     if what == "path":
         checkpoint, paths = workspace.get(query.get("ref")), [literal(query.get("path"))]
         plan = workspace.preview(checkpoint.id, paths)
         words = f"Restored {query.get('path')} from {short(checkpoint.id)}"
-        return Wanted(plan, words, lambda: workspace.restore(checkpoint.id, paths, plan))
+        return PreparedPlan(plan, words, lambda: workspace.restore(checkpoint.id, paths, plan))
     if what == "turn":
         turn = workspace.turn(query.get("ref"))
         plan = workspace.preview_turn(turn)
         words = f"Took back turn {turn.number}" if turn.number else "Took back a turn"
-        return Wanted(plan, words, lambda: workspace.undo_turn(turn, plan))
+        return PreparedPlan(plan, words, lambda: workspace.undo_turn(turn, plan))
     if what == "agent":
         agent = query.get("agent") or None
         checkpoint = workspace.get(query.get("ref"))
         plan = workspace.preview(checkpoint.id, keep_mine=True, agent=agent)
         words = f"Took back what {agent or 'agents'} did since {short(checkpoint.id)}"
-        return Wanted(plan, words, lambda: workspace.restore(checkpoint.id, None, plan))
+        return PreparedPlan(plan, words, lambda: workspace.restore(checkpoint.id, None, plan))
     raise Refused("it is not clear what to take back", hint="Go back, and choose it again.")
 
 
-def _revert(workspace: Workspace, query: Query, what: str) -> Wanted:
+def _revert(workspace: Workspace, query: Query, what: str) -> PreparedPlan:
     path, hunks = query.get("path"), query.all("hunk") or None
     if (what == "hunks") != (hunks is not None) or (what == "part") == bool(path):
         raise Refused("it is not clear what to take back", hint="Go back, and choose it again.")
@@ -192,7 +192,7 @@ def _revert(workspace: Workspace, query: Query, what: str) -> Wanted:
         raise NotFound("there is nothing to take back", hint="Look at the timeline again.")
     plan = workspace.preview_revert(changes, hunks)
     some = f"{count(len(hunks), 'hunk')} of {path}" if hunks else path or _some_files(changes)
-    return Wanted(plan, f"Took back {some}", lambda: workspace.revert(changes, hunks, plan))
+    return PreparedPlan(plan, f"Took back {some}", lambda: workspace.revert(changes, hunks, plan))
 
 
 def _some_files(changes: Changes) -> str:

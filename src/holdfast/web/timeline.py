@@ -12,7 +12,7 @@ from starlette.requests import Request
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.model import Checkpoint
 from holdfast.web.answers import Answer, Query, query_of, site_of
-from holdfast.web.graph import Lane, Step, draw
+from holdfast.web.graph import GraphRow, Lane, draw
 from holdfast.web.live import newest_id
 from holdfast.web.take_back import COMPUTED, banner, restore_title
 from holdfast.workspace import Workspace
@@ -158,9 +158,9 @@ def _is_computed(turn: Turn) -> bool:
     return operation is not None and operation.verb in COMPUTED
 
 
-def _step(workspace: Workspace, turn: Turn) -> Step:
+def _step(workspace: Workspace, turn: Turn) -> GraphRow:
     if not turn.checkpoints or turn.checkpoints[0].operation is not None:
-        return Step((), ())
+        return GraphRow((), ())
     ids = {each.id for each in turn.checkpoints}
     parents = set()
     for each in turn.checkpoints:
@@ -172,7 +172,7 @@ def _step(workspace: Workspace, turn: Turn) -> Step:
             continue
         if parent is not None and parent.id not in ids:
             parents.add(parent.id)
-    return Step(ids, parents)
+    return GraphRow(ids, parents)
 
 
 def _days(rows: Sequence[TimelineRow]) -> dict[str, datetime]:

@@ -14,7 +14,7 @@ from holdfast.model import Progress
 from holdfast.web.answers import Answer, Query, error_document, go, json_response, query_of, site_of, wants_json
 from holdfast.web.jobs import Job, Jobs
 from holdfast.web.locations import options_of
-from holdfast.web.places import Place, Places
+from holdfast.web.places import NamedLocation, NamedLocations
 from holdfast.web.rendering import address
 
 _VERIFY, _PLAN = "verify", "plan"
@@ -48,7 +48,7 @@ def start_plan(request: Request, form: Query) -> Response:
     return _started(request, _PLAN, place, {}, partial(_plan, site_of(request).places, place))
 
 
-def _verify(places: Places, place: Place, options: dict[str, str], progress: Progress) -> Verification:
+def _verify(places: NamedLocations, place: NamedLocation, options: dict[str, str], progress: Progress) -> Verification:
     if place.kind.name == "index":
         return Verification(**places.ask("verify", place))
     _, location = places.location(place.key, options)
@@ -58,13 +58,13 @@ def _verify(places: Places, place: Place, options: dict[str, str], progress: Pro
         location.close()
 
 
-def _plan(places: Places, place: Place, progress: Progress) -> dict[str, Any]:
+def _plan(places: NamedLocations, place: NamedLocation, progress: Progress) -> dict[str, Any]:
     del progress  # how long it takes is not known
     found: dict[str, Any] = places.ask("plan", place)
     return found
 
 
-def _started(request: Request, kind: str, place: Place, options: dict[str, str], work: Any) -> Response:
+def _started(request: Request, kind: str, place: NamedLocation, options: dict[str, str], work: Any) -> Response:
     job = site_of(request).jobs.start(*_key(kind, place, options), work=work)
     if wants_json(request):
         return json_response({"job": job.document()})
@@ -96,9 +96,9 @@ def _shown(request: Request, kind: str) -> Answer:
     return Answer("work_fragment.html" if query.get("fragment") else "work.html", values, document)
 
 
-def _job(jobs: Jobs, kind: str, place: Place, options: dict[str, str]) -> Job | None:
+def _job(jobs: Jobs, kind: str, place: NamedLocation, options: dict[str, str]) -> Job | None:
     return jobs.find(*_key(kind, place, options))
 
 
-def _key(kind: str, place: Place, options: dict[str, str]) -> tuple[str, ...]:
+def _key(kind: str, place: NamedLocation, options: dict[str, str]) -> tuple[str, ...]:
     return (kind, place.key, *(f"{name}={options[name]}" for name in sorted(options)))

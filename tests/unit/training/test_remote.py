@@ -67,13 +67,13 @@ def test_a_manager_resumes_verifies_and_saves_beside_the_loop(url: str) -> None:
 
 def test_two_that_save_one_step_cannot_overwrite_each_other(url: str) -> None:
     from holdfast.training.objects import ObjectRunStore
-    from holdfast.training.save import SaveRequest, prepare, save
+    from holdfast.training.save import SaveOptions, prepare, save
 
     outcomes: list[Any] = []
 
     def direct(worker: int) -> None:
         """As another process would: in this one, saves wait for each other."""
-        pending = prepare(1, {"x": torch.full((2_000_000,), float(worker))}, SaveRequest(rng=False))
+        pending = prepare(1, {"x": torch.full((2_000_000,), float(worker))}, SaveOptions(rng=False))
         try:
             outcomes.append(save(ObjectRunStore(url), pending))
         except Conflict as error:

@@ -11,7 +11,7 @@ import torch
 from holdfast.errors import Conflict, NotFound, Unavailable
 from holdfast.training import CheckpointManager, load_checkpoint, save_checkpoint
 from holdfast.training.objects import ObjectRunStore
-from holdfast.training.save import SaveRequest, prepare
+from holdfast.training.save import SaveOptions, prepare
 from holdfast.training.save import save as save_to
 
 from .conftest import Faulty
@@ -25,7 +25,7 @@ pytestmark = [
 
 def save_as_another(url: str, step: int, state: Any, *, keep_last: int | None = None, **options: Any) -> dict[str, Any]:
     """Save as another process would: in this one, saves wait for each other."""
-    request = SaveRequest(keep_last_k=keep_last, rng=False, **options)
+    request = SaveOptions(keep_last_k=keep_last, rng=False, **options)
     return save_to(ObjectRunStore(url), prepare(step, state, request))
 
 

@@ -37,7 +37,7 @@ class HookEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SettingsPaths:
     """What the paths of settings depend on."""
 
     home: Path
@@ -57,7 +57,7 @@ class Agent:
 
     name: str
     title: str
-    settings: Callable[[Places, SettingsScope], Path]
+    settings: Callable[[SettingsPaths, SettingsScope], Path]
     """The file that the entries go into."""
     entries: Callable[[Sequence[str]], list[HookEntry]]
     """The entries, given the command; none for an agent with a file of its own for us (`own_file`)."""
@@ -72,9 +72,9 @@ class Agent:
     """The command that resumes a conversation, with `{}` for its id; empty if there is none."""
     forked: Callable[[str, bytes, str, str], tuple[str, bytes]] | None = None
     """Given the name and the content of a conversation, its id and a new id: name and content with the new id."""
-    commands: Callable[[Places, SettingsScope, Sequence[str]], Mapping[Path, str]] | None = None
+    commands: Callable[[SettingsPaths, SettingsScope, Sequence[str]], Mapping[Path, str]] | None = None
     """The files of its slash commands, by path, given the program that they run; see `slash_commands`."""
-    plugin: Callable[[Places, SettingsScope, Sequence[str], Sequence[str]], Mapping[Path, str]] | None = None
+    plugin: Callable[[SettingsPaths, SettingsScope, Sequence[str], Sequence[str]], Mapping[Path, str]] | None = None
     """The files of a plugin with hooks, commands and MCP server, by path, those with the hooks last; given the command
     of a hook and the program of a slash command."""
     not_covered: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from holdfast.adapters.agents.base import (
     TIMEOUT_S,
     Agent,
     HookEntry,
-    Places,
+    SettingsPaths,
     SettingsScope,
     grouped,
     read_common,
@@ -59,7 +59,7 @@ KINDS = {
 }
 
 
-def _settings(places: Places, scope: SettingsScope) -> Path:
+def _settings(places: SettingsPaths, scope: SettingsScope) -> Path:
     if scope is SettingsScope.USER:
         return places.data("claude-code") / "settings.json"
     return places.project / ".claude" / "settings.local.json"  # the private one: the entry names a path on this machine
@@ -102,7 +102,7 @@ def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:
     return f"{new}.jsonl", with_id(data, "sessionId", old, new)
 
 
-def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
+def _commands(places: SettingsPaths, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
     folder = places.data("claude-code") if scope is SettingsScope.USER else places.project / ".claude"
     return {
         folder / "commands" / "holdfast" / f"{each.name}.md": markdown_with_stdin(each, program)
@@ -110,7 +110,9 @@ def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> d
     }
 
 
-def _plugin(places: Places, scope: SettingsScope, words: Sequence[str], program: Sequence[str]) -> dict[Path, str]:
+def _plugin(
+    places: SettingsPaths, scope: SettingsScope, words: Sequence[str], program: Sequence[str]
+) -> dict[Path, str]:
     """A plugin in the folder of skills, where current versions load it without a marketplace."""
     folder = (
         (places.data("claude-code") if scope is SettingsScope.USER else places.project / ".claude")

@@ -13,7 +13,7 @@ from holdfast.adapters.agents.base import (
     TIMEOUT_S,
     Agent,
     HookEntry,
-    Places,
+    SettingsPaths,
     SettingsScope,
     command_line,
     grouped,
@@ -49,7 +49,7 @@ _READING = frozenset(
 )
 
 
-def _settings(places: Places, scope: SettingsScope) -> Path:
+def _settings(places: SettingsPaths, scope: SettingsScope) -> Path:
     folder = places.data("codex") if scope is SettingsScope.USER else places.project / ".codex"
     return folder / "hooks.json"
 
@@ -92,7 +92,7 @@ def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:
     return f"{stem}-{new}.jsonl", data
 
 
-def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
+def _commands(places: SettingsPaths, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
     """Skills, which the user calls as `$holdfast-undo`: current versions read no prompts of users."""
     folder = (places.data("codex") if scope is SettingsScope.USER else places.project / ".codex") / "skills"
     files: dict[Path, str] = {}

@@ -29,7 +29,7 @@ _LOOK_S = 0.2
 _BUG, _INTERRUPTED = 1, 130
 
 
-class Command(NamedTuple):
+class ClientCommand(NamedTuple):
     """A command of a client."""
 
     words: list[str]
@@ -42,7 +42,7 @@ class Command(NamedTuple):
     """To be called before something is written to its files."""
 
 
-Runner = Callable[[Command], int | None]
+Runner = Callable[[ClientCommand], int | None]
 """Runs a command and returns its exit code; None if it did and wrote nothing because it needs a terminal."""
 
 
@@ -85,7 +85,7 @@ class CommandServer:
             if not protocol.receive_confirmation(connection, files) or len(files) != _FILES:
                 return  # the client is gone, or runs it alone
             connection.sendall(protocol.BEGUN)
-            command = Command(
+            command = ClientCommand(
                 words=[os.fsdecode(word) for word in words.split(b"\0")[:-1]],
                 files=files[:3],
                 pid=pid,
@@ -99,7 +99,7 @@ class CommandServer:
             for fd in files:
                 os.close(fd)
 
-    def _run_beside(self, connection: socket.socket, command: Command, surroundings: _Surroundings) -> int | None:
+    def _run_beside(self, connection: socket.socket, command: ClientCommand, surroundings: _Surroundings) -> int | None:
         """Run a command in a thread. Interrupt it when the client says so, or is gone."""
         codes: list[int | None] = []
         ended, end = socket.socketpair()

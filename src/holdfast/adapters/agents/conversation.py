@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import durable
-from holdfast.adapters.agents.base import Agent, Places, find_agent
+from holdfast.adapters.agents.base import Agent, SettingsPaths, find_agent
 from holdfast.adapters.agents.names import AGENT_NAMES
 from holdfast.adapters.agents.protocol import state_folder
 from holdfast.adapters.agents.transcript import MAX_HASHED_BYTES, STATE
@@ -78,7 +78,7 @@ def read_conversation(checkpoint_id: str, state: Mapping[str, Any]) -> SavedConv
     return SavedConversation(agent, session if _SESSION.fullmatch(session) else "", path, data, is_there)
 
 
-def restore_conversation(saved: SavedConversation, places: Places, *, new_session: str) -> RestoredConversation:
+def restore_conversation(saved: SavedConversation, places: SettingsPaths, *, new_session: str) -> RestoredConversation:
     """Write a conversation to a new file, unless the agent's file is unchanged, and say how to resume it."""
     agent = saved.agent
     if saved.is_there:

@@ -11,7 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.adapters.agents.base import TIMEOUT_S, Agent, HookEntry, Places, SettingsScope, command_line, read_common
+from holdfast.adapters.agents.base import (
+    TIMEOUT_S,
+    Agent,
+    HookEntry,
+    SettingsPaths,
+    SettingsScope,
+    command_line,
+    read_common,
+)
 from holdfast.adapters.agents.claude_code import KINDS
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
 
@@ -35,7 +43,7 @@ _SESSION = re.compile(r"[\w-]+")
 _READING = frozenset({"view", "glob", "grep", "read_bash", "list_bash", "web_fetch", "report_intent", "ask_user"})
 
 
-def _settings(places: Places, scope: SettingsScope) -> Path:
+def _settings(places: SettingsPaths, scope: SettingsScope) -> Path:
     if scope is SettingsScope.USER:
         return places.data("copilot") / "hooks" / "holdfast.json"
     return places.project / ".github" / "hooks" / "holdfast.json"

@@ -11,7 +11,7 @@ from holdfast.adapters.agents.base import (
     TIMEOUT_S,
     Agent,
     HookEntry,
-    Places,
+    SettingsPaths,
     SettingsScope,
     command_line,
     read_common,
@@ -46,7 +46,7 @@ _KINDS = {
 _READING = frozenset({"Read", "Grep", "Glob", "LS", "WebSearch", "WebFetch", "SemanticSearch"})
 
 
-def _settings(places: Places, scope: SettingsScope) -> Path:
+def _settings(places: SettingsPaths, scope: SettingsScope) -> Path:
     folder = places.data("cursor") if scope is SettingsScope.USER else places.project / ".cursor"
     return folder / "hooks.json"
 
@@ -77,7 +77,7 @@ def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
     return event
 
 
-def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
+def _commands(places: SettingsPaths, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
     folder = (places.data("cursor") if scope is SettingsScope.USER else places.project / ".cursor") / "commands"
     return {folder / f"holdfast-{each.name}.md": markdown_for_model(each, program) for each in SLASH_COMMANDS}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast import durable
 from holdfast.adapters.agents.attribution import AgentSessions, LastEvent
-from holdfast.adapters.agents.base import Agent, HookEntry, Places, SettingsScope
+from holdfast.adapters.agents.base import Agent, HookEntry, SettingsPaths, SettingsScope
 from holdfast.adapters.agents.codex import trusted_hash
 from holdfast.adapters.agents.settings.hook_entries import are_same, found_entries, is_ours
 from holdfast.adapters.agents.settings.install import (
@@ -56,7 +56,7 @@ class AgentReport:
         return not self.problems
 
 
-def examine(agent: Agent, places: Places, words: Sequence[str], known: AgentSessions) -> AgentReport:
+def examine(agent: Agent, places: SettingsPaths, words: Sequence[str], known: AgentSessions) -> AgentReport:
     """Examine the settings of one agent, and its sessions in this workspace. Changes nothing."""
     installed: dict[str, str] = {}
     problems: list[str] = []
@@ -92,7 +92,7 @@ def examine(agent: Agent, places: Places, words: Sequence[str], known: AgentSess
     )
 
 
-def _hook_files(agent: Agent, places: Places, words: Sequence[str]) -> list[tuple[SettingsScope, Path]]:
+def _hook_files(agent: Agent, places: SettingsPaths, words: Sequence[str]) -> list[tuple[SettingsScope, Path]]:
     """Return the files that may have the hooks: the settings, and the last file of a plugin."""
     files = [(scope, agent.settings(places, scope)) for scope in SettingsScope]
     if agent.plugin is not None:
@@ -100,7 +100,7 @@ def _hook_files(agent: Agent, places: Places, words: Sequence[str]) -> list[tupl
     return files
 
 
-def _commands(agent: Agent, places: Places, words: Sequence[str], problems: list[str]) -> dict[str, str]:
+def _commands(agent: Agent, places: SettingsPaths, words: Sequence[str], problems: list[str]) -> dict[str, str]:
     """Return the state of each file of the commands, for each place that has at least one."""
     program = [words[0], "slash", agent.name]
     found: dict[str, str] = {}
@@ -127,7 +127,7 @@ def _state(change: SettingsChange) -> str:
     return "old" if change else "as installed"
 
 
-def _no_project(places: Places) -> list[str]:
+def _no_project(places: SettingsPaths) -> list[str]:
     """Why hooks save nothing in this folder, if it is none that they save: the home folder, a folder of the system."""
     try:
         real = real_workspace(places.project, home=places.home, allow_home=False)
@@ -149,7 +149,7 @@ def _ours(agent: Agent, text: str, words: Sequence[str]) -> list[HookEntry]:
 
 
 def _wrong_entries(
-    agent: Agent, entries: list[HookEntry], words: Sequence[str], scope: SettingsScope, places: Places
+    agent: Agent, entries: list[HookEntry], words: Sequence[str], scope: SettingsScope, places: SettingsPaths
 ) -> list[str]:
     again = f"run: holdfast install {agent.name} --{scope.value}"
     wanted = agent.entries(words) if agent.own_file is None else [HookEntry("plugin", {"text": agent.own_file(words)})]
@@ -159,7 +159,7 @@ def _wrong_entries(
 
 
 def _allowed(
-    agent: Agent, path: Path, text: str, entries: list[HookEntry], places: Places, scope: SettingsScope
+    agent: Agent, path: Path, text: str, entries: list[HookEntry], places: SettingsPaths, scope: SettingsScope
 ) -> tuple[bool | None, list[str]]:
     if agent.name == "claude-code":
         return None, _claude_code(agent, places)
@@ -176,7 +176,7 @@ def _allowed(
     return None, []
 
 
-def _claude_code(agent: Agent, places: Places) -> list[str]:
+def _claude_code(agent: Agent, places: SettingsPaths) -> list[str]:
     own, private = (agent.settings(places, scope) for scope in (SettingsScope.USER, SettingsScope.PROJECT))
     return _switched_off(own, private.with_name("settings.json"), private)
 
@@ -188,7 +188,7 @@ def _droid(path: Path, entries: list[HookEntry]) -> list[str]:
     return [f"{other} replaces the hooks for {', '.join(hidden)}: copy those of Holdfast there"] if hidden else []
 
 
-def _copilot(agent: Agent, path: Path, places: Places) -> list[str]:
+def _copilot(agent: Agent, path: Path, places: SettingsPaths) -> list[str]:
     """A hooks file can disable its own hooks, and the settings can disable all."""
     shared = places.project / ".github" / "copilot" / "settings.json"
     off = _switched_off(places.data(agent.name) / "settings.json", shared, shared.with_name("settings.local.json"))
@@ -207,7 +207,7 @@ def _switched_off(*paths: Path) -> list[str]:
 
 
 def _gemini(
-    agent: Agent, text: str, entries: list[HookEntry], places: Places, scope: SettingsScope
+    agent: Agent, text: str, entries: list[HookEntry], places: SettingsPaths, scope: SettingsScope
 ) -> tuple[bool | None, list[str]]:
     config = _mapping(_mapping(parse(text).plain()).get("hooksConfig"))
     problems = []
@@ -226,7 +226,7 @@ def _gemini(
     return is_trusted, problems
 
 
-def _codex(path: Path, text: str, places: Places) -> tuple[bool | None, list[str]]:
+def _codex(path: Path, text: str, places: SettingsPaths) -> tuple[bool | None, list[str]]:
     """Codex stores a hash of each hook that the user accepted, under its file, event and two indexes."""
     file = places.data("codex") / "config.toml"
     try:

@@ -9,7 +9,7 @@ from holdfast.adapters.agents.base import (
     TIMEOUT_S,
     Agent,
     HookEntry,
-    Places,
+    SettingsPaths,
     SettingsScope,
     command_line,
     grouped,
@@ -34,11 +34,11 @@ _EVENTS: dict[str, str | None] = {  # no matcher: every tool; the hook skips rea
 _READING = frozenset({"Read", "LS", "Grep", "Glob", "WebSearch", "FetchUrl", "TodoWrite", "AskUser", "ExitSpecMode"})
 
 
-def _settings(places: Places, scope: SettingsScope) -> Path:
+def _settings(places: SettingsPaths, scope: SettingsScope) -> Path:
     return _folder(places, scope) / "settings.json"
 
 
-def _folder(places: Places, scope: SettingsScope) -> Path:
+def _folder(places: SettingsPaths, scope: SettingsScope) -> Path:
     return places.data("droid") if scope is SettingsScope.USER else places.project / ".factory"
 
 
@@ -46,7 +46,7 @@ def _entries(words: Sequence[str]) -> list[HookEntry]:
     return grouped(_EVENTS, {"type": "command", "command": command_line(words), "timeout": TIMEOUT_S})
 
 
-def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
+def _commands(places: SettingsPaths, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
     folder = _folder(places, scope) / "commands"
     return {folder / f"holdfast-{each.name}": script(each, program) for each in SLASH_COMMANDS}
 

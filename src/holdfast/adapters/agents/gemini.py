@@ -10,7 +10,7 @@ from holdfast.adapters.agents.base import (
     TIMEOUT_S,
     Agent,
     HookEntry,
-    Places,
+    SettingsPaths,
     SettingsScope,
     command_line,
     grouped,
@@ -46,7 +46,7 @@ _KINDS = {
 }
 
 
-def _settings(places: Places, scope: SettingsScope) -> Path:
+def _settings(places: SettingsPaths, scope: SettingsScope) -> Path:
     folder = places.data("gemini") if scope is SettingsScope.USER else places.project / ".gemini"
     return folder / "settings.json"
 
@@ -79,7 +79,7 @@ def _forked(name: str, data: bytes, old: str, new: str) -> tuple[str, bytes]:
     return f"{stem.rpartition('-')[0]}-{new[:8]}{dot}{suffix}", with_id(data, "sessionId", old, new)
 
 
-def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
+def _commands(places: SettingsPaths, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
     """An extension for the user; a project can only have commands."""
     files: dict[Path, str] = {}
     folder = places.project / ".gemini"

@@ -12,7 +12,7 @@ from holdfast.workspace.stored.attribution import USER
 
 if TYPE_CHECKING:
     from holdfast.adapters.agents.attribution import AgentSessions
-    from holdfast.adapters.agents.base import Places
+    from holdfast.adapters.agents.base import SettingsPaths
 
     Words = Callable[[str], Sequence[str]]
 
@@ -36,7 +36,7 @@ class HookStatus(NamedTuple):
 
 
 def read_hook_status(
-    store: Path, home: Path, environ: Mapping[str, str], places: "Callable[[], tuple[Places, Words]]"
+    store: Path, home: Path, environ: Mapping[str, str], places: "Callable[[], tuple[SettingsPaths, Words]]"
 ) -> HookStatus:
     """Read the settings of the agents that are used on this computer, and their sessions in a workspace. `places` is
     called only if there is such an agent: where the settings are, and the command that they are to run."""

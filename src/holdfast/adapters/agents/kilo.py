@@ -7,18 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.adapters.agents import opencode
-from holdfast.adapters.agents.base import Agent, HookEntry, Places, SettingsScope
+from holdfast.adapters.agents.base import Agent, HookEntry, SettingsPaths, SettingsScope
 from holdfast.adapters.agents.event import AgentEvent, EventFields
 from holdfast.adapters.agents.slash_commands import SLASH_COMMANDS, markdown_for_plugin
 
 NAME = "kilo"
 
 
-def _settings(places: Places, scope: SettingsScope) -> Path:
+def _settings(places: SettingsPaths, scope: SettingsScope) -> Path:
     return _folder(places, scope) / "plugins" / "holdfast.js"
 
 
-def _folder(places: Places, scope: SettingsScope) -> Path:
+def _folder(places: SettingsPaths, scope: SettingsScope) -> Path:
     return places.data("kilo") if scope is SettingsScope.USER else places.project / ".kilo"
 
 
@@ -30,7 +30,7 @@ def _own_file(words: Sequence[str]) -> str:
     return opencode.plugin(NAME, words)
 
 
-def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
+def _commands(places: SettingsPaths, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
     folder = _folder(places, scope) / "commands"
     return {folder / f"holdfast-{each.name}.md": markdown_for_plugin(each) for each in SLASH_COMMANDS}
 

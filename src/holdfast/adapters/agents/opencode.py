@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.adapters.agents.base import Agent, HookEntry, Places, SettingsScope, read_common
+from holdfast.adapters.agents.base import Agent, HookEntry, SettingsPaths, SettingsScope, read_common
 from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind
 from holdfast.adapters.agents.slash_commands import FIRST_WORDS, SHOW, SLASH_COMMANDS, markdown_for_plugin
 
@@ -111,7 +111,7 @@ export const Holdfast = async ({ directory, worktree }) => {
 """
 
 
-def _settings(places: Places, scope: SettingsScope) -> Path:
+def _settings(places: SettingsPaths, scope: SettingsScope) -> Path:
     folder = places.data("opencode") if scope is SettingsScope.USER else places.project / ".opencode"
     return folder / "plugins" / "holdfast.js"
 
@@ -148,7 +148,7 @@ def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
     return replace(event, kind=_OF_A_SUB_AGENT.get(event.kind, event.kind)) if event.sub_id else event
 
 
-def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
+def _commands(places: SettingsPaths, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
     folder = _settings(places, scope).parents[1] / "commands"
     return {folder / f"holdfast-{each.name}.md": markdown_for_plugin(each) for each in SLASH_COMMANDS}
 

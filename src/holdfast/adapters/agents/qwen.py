@@ -9,7 +9,7 @@ from holdfast.adapters.agents.base import (
     TIMEOUT_S,
     Agent,
     HookEntry,
-    Places,
+    SettingsPaths,
     SettingsScope,
     command_line,
     grouped,
@@ -42,11 +42,11 @@ _READING = frozenset(
 )  # fmt: skip
 
 
-def _settings(places: Places, scope: SettingsScope) -> Path:
+def _settings(places: SettingsPaths, scope: SettingsScope) -> Path:
     return _folder(places, scope) / "settings.json"
 
 
-def _folder(places: Places, scope: SettingsScope) -> Path:
+def _folder(places: SettingsPaths, scope: SettingsScope) -> Path:
     return places.data("qwen") if scope is SettingsScope.USER else places.project / ".qwen"
 
 
@@ -61,7 +61,7 @@ def _entries(words: Sequence[str]) -> list[HookEntry]:
     return grouped(_EVENTS, handler)
 
 
-def _commands(places: Places, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
+def _commands(places: SettingsPaths, scope: SettingsScope, program: Sequence[str]) -> dict[Path, str]:
     folder = _folder(places, scope) / "commands" / "holdfast"
     return {folder / f"{each.name}.md": markdown_with_braces(each, program) for each in SLASH_COMMANDS}
 

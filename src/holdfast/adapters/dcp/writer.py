@@ -29,7 +29,7 @@ from holdfast.training.checkpoints import open_run
 from holdfast.training.frameworks import torch_tensors
 from holdfast.training.metrics import check_metrics
 from holdfast.training.run_store import RunStore, SaveStart
-from holdfast.training.save import PendingSave, SaveRequest
+from holdfast.training.save import PendingSave, SaveOptions
 from holdfast.training.shard_writer import WrittenShard
 from holdfast.training.state_tree import FlatState
 from holdfast.training.stored.layout import check_step
@@ -57,7 +57,7 @@ class HoldfastWriter(StorageWriter):  # type: ignore[misc]  # an extra, whose ty
         self._out_dir = open_run(out_dir).path  # not the store: DCP may pickle this object
         self._step = None if step is None else check_step(step)
         self._metrics = check_metrics(metrics, best_key, mode)
-        self._request = SaveRequest(
+        self._request = SaveOptions(
             best_key=best_key, mode=mode, keep_last_k=keep_last_k, keep_best_k=keep_best_k, keep_every=keep_every,
             rewind=rewind, adopt=adopt, threads=check_threads(threads),
         )  # fmt: skip

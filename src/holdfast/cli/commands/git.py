@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from holdfast.cli import render, streams
-from holdfast.cli.command import Command, Group
+from holdfast.cli.command import Command, CommandGroup
 from holdfast.cli.context import App, pass_app
 from holdfast.cli.exit_codes import Exit
 from holdfast.model.documents import short
@@ -17,7 +17,7 @@ from holdfast.workspace.git_rescue import GitRescue
 _MOST_EARLIER = 10
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def git() -> None:
     """Find branches and stashes that your git lost; rescue them.
 

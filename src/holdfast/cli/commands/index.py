@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli import render, streams
-from holdfast.cli.command import Command, Count, Group
+from holdfast.cli.command import Command, CommandGroup, Count
 from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.exit_codes import Exit
 from holdfast.errors import NotFound, Refused
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _IN_PLACE = "Chunk documents again within the live index instead of a new one: less space, no rollback."
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def index() -> None:
     """Turn documents into an index that can be searched.
 

@@ -6,7 +6,7 @@ import importlib.util
 
 import click
 
-from holdfast.adapters.agents.base import Places, SettingsScope, find_agent
+from holdfast.adapters.agents.base import SettingsPaths, SettingsScope, find_agent
 from holdfast.adapters.agents.settings.install import (
     SettingsChange,
     plan_install,
@@ -63,7 +63,7 @@ def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, plu
         streams.note(f"Restart the agent, then check that the hooks run: {typed('doctor')}")
 
 
-def _planned(name: str, scope: SettingsScope, around: Places, *, plugin: bool) -> list[SettingsChange]:
+def _planned(name: str, scope: SettingsScope, around: SettingsPaths, *, plugin: bool) -> list[SettingsChange]:
     """Plan one form of the hooks, then the removal of the other: in between, an event that comes twice counts once."""
     agent, words, program = find_agent(name), command_words(name), slash_words(name)
     if not plugin:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.command import Command, Group, json_option
+from holdfast.cli.command import Command, CommandGroup, json_option
 from holdfast.cli.commands.show import print_details
 from holdfast.cli.context import App, pass_app
 from holdfast.location import KINDS, is_url
@@ -14,7 +14,7 @@ _DIR = click.option(
 )
 
 
-@click.group(cls=Group, invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @click.option("--info", "ref", metavar="REF", help="Show one checkpoint, as `training info REF`.")
 @_DIR
 @click.pass_context

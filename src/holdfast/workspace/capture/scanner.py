@@ -32,7 +32,7 @@ from holdfast.workspace.stored.tree import ATTRS_NAME, TreeReader
 
 if TYPE_CHECKING:
     from holdfast.shadowgit import ObjectStore
-    from holdfast.workspace.capture.watch_state import Basis, Memory, Turn, Watching
+    from holdfast.workspace.capture.watch_state import Basis, Memory, WatchedScan, Watching
 
 _WALKS = 3
 
@@ -123,7 +123,7 @@ class Scanner:
 
     def _take(
         self,
-        turn: Turn | None,
+        turn: WatchedScan | None,
         sink: ObjectSink,
         head: Checkpoint | None,
         force: frozenset[str],
@@ -183,7 +183,7 @@ class Scanner:
 
     def _walk(
         self,
-        turn: Turn | None,
+        turn: WatchedScan | None,
         handles: Handles,
         cache: Mapping[str, Folder],
         given: Mapping[str, Any],

@@ -144,7 +144,7 @@ class Watching:
                     self._write_cache(memory)
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[Turn | None]:
+    def turn(self) -> Iterator[WatchedScan | None]:
         """Yield exclusive use of the memory for one scan; None while another thread has it, or if there is none."""
         if self._process != os.getpid():
             self._begin_in_child()
@@ -152,7 +152,7 @@ class Watching:
             yield None
             return
         try:
-            yield Turn(self)
+            yield WatchedScan(self)
         finally:
             self._guard.release()
 
@@ -178,7 +178,7 @@ class Watching:
         self._dirt = Dirt()
 
 
-class Turn:
+class WatchedScan:
     """One scan that may use the memory."""
 
     def __init__(self, watching: Watching) -> None:

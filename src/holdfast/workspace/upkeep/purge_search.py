@@ -30,7 +30,7 @@ _CATALOG = "catalog.db"
 _FILE_MAX_BYTES = 64 << 20
 
 
-class Commits(Source, Protocol):
+class CommitReader(Source, Protocol):
     """Reads objects, including commits."""
 
     def commit(self, oid: bytes) -> bytes: ...
@@ -64,7 +64,7 @@ def find_objects(objects: Iterable[tuple[bytes, ObjectKind, bytes]], source: Sou
     return left
 
 
-def locate(commits: Mapping[str, bytes], source: Commits, left: Left) -> dict[str, list[str]]:
+def locate(commits: Mapping[str, bytes], source: CommitReader, left: Left) -> dict[str, list[str]]:
     """Return where each of these objects is, by the first checkpoint that has it; without contents of files."""
     found: dict[str, list[str]] = {}
     seen: set[bytes] = set()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import durable
-from holdfast.adapters.agents.base import Places, SettingsScope, find_agent
+from holdfast.adapters.agents.base import SettingsPaths, SettingsScope, find_agent
 from holdfast.adapters.agents.names import AGENT_NAMES
 from holdfast.adapters.agents.settings.install import (
     apply_change,
@@ -40,22 +40,22 @@ HOSTILE = [
 
 
 @pytest.fixture
-def places(home: Path, project: Path) -> Places:
-    return Places(home, {"HOME": str(home)}, project)
+def places(home: Path, project: Path) -> SettingsPaths:
+    return SettingsPaths(home, {"HOME": str(home)}, project)
 
 
 def words(name: str) -> list[str]:
     return ["/opt/holdfast", "slash", name]
 
 
-def install(name: str, places: Places, scope: SettingsScope = USER) -> list[bool]:
+def install(name: str, places: SettingsPaths, scope: SettingsScope = USER) -> list[bool]:
     changes = plan_install_commands(find_agent(name), scope, places, words(name))
     for change in changes:
         apply_change(change, places.environ)
     return [change.is_kept for change in changes]
 
 
-def uninstall(name: str, places: Places, scope: SettingsScope = USER) -> list[bool]:
+def uninstall(name: str, places: SettingsPaths, scope: SettingsScope = USER) -> list[bool]:
     changes = plan_uninstall_commands(find_agent(name), scope, places, words(name))
     for change in changes:
         apply_change(change, places.environ)
@@ -70,7 +70,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 class TestFiles:
     @pytest.mark.parametrize("scope", [USER, PROJECT])
     @pytest.mark.parametrize("name", WITH_COMMANDS)
-    def test_installed_once_and_removed_exactly(self, name: str, scope: SettingsScope, places: Places) -> None:
+    def test_installed_once_and_removed_exactly(self, name: str, scope: SettingsScope, places: SettingsPaths) -> None:
         before = tree(places.home)
         install(name, places, scope)
         assert not any(plan_install_commands(find_agent(name), scope, places, words(name)))
@@ -79,7 +79,7 @@ class TestFiles:
         assert tree(places.home) == before
 
     @pytest.mark.parametrize("name", WITH_COMMANDS)
-    def test_what_a_person_wrote_or_edited_stays(self, name: str, places: Places) -> None:
+    def test_what_a_person_wrote_or_edited_stays(self, name: str, places: SettingsPaths) -> None:
         first, second, *_ = find_agent(name).commands(places, USER, words(name))
         first.parent.mkdir(parents=True)
         first.write_text("mine\n")
@@ -94,16 +94,16 @@ class TestFiles:
             if each.is_relative_to(places.home) and each != places.home
         }  # fmt: skip
 
-    def test_an_older_version_of_ours_is_replaced(self, places: Places) -> None:
+    def test_an_older_version_of_ours_is_replaced(self, places: SettingsPaths) -> None:
         install("cursor", places)
         newer = plan_install_commands(find_agent("cursor"), USER, places, ["/elsewhere/holdfast", "slash", "cursor"])
         assert all(newer) and not any(change.is_kept for change in newer)
 
     @pytest.mark.parametrize("verb", [install, uninstall], ids=["install", "uninstall"])
     def test_interrupted_anywhere_it_is_finished_by_the_next_call(self, tmp_path: Path, verb: object) -> None:
-        def at(folder: Path) -> Places:
+        def at(folder: Path) -> SettingsPaths:
             folder.mkdir()
-            places = Places(folder, {"HOME": str(folder)}, folder / "project")
+            places = SettingsPaths(folder, {"HOME": str(folder)}, folder / "project")
             if verb is uninstall:
                 install("claude-code", places)
             return places
@@ -123,7 +123,7 @@ class TestFiles:
     def test_hooks_interrupted_leave_no_folder(self, tmp_path: Path) -> None:
         agent = find_agent("cursor")
         for number in range(1, 200):
-            places = Places(tmp_path / str(number), {"HOME": str(tmp_path / str(number))}, tmp_path)
+            places = SettingsPaths(tmp_path / str(number), {"HOME": str(tmp_path / str(number))}, tmp_path)
             places.home.mkdir()
             disk = ForgetfulDisk(places.home, at=number)
             try:
@@ -150,7 +150,7 @@ class TestNothingTypedReachesAShell:
 
     @pytest.mark.parametrize("typed", HOSTILE)
     def test_claude_code_has_it_in_a_here_document(
-        self, typed: str, program: list[str], places: Places, monkeypatch: pytest.MonkeyPatch
+        self, typed: str, program: list[str], places: SettingsPaths, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for change in plan_install_commands(find_agent("claude-code"), USER, places, [*program, "claude-code"]):
             apply_change(change, places.environ)
@@ -161,9 +161,9 @@ class TestNothingTypedReachesAShell:
         assert not Path("pwned").exists()
         assert ran.stdout.startswith("<slash><claude-code><restore><->")
 
-    def test_the_end_of_the_here_document_is_random(self, places: Places, tmp_path: Path) -> None:
+    def test_the_end_of_the_here_document_is_random(self, places: SettingsPaths, tmp_path: Path) -> None:
         install("claude-code", places)
-        other = Places(tmp_path / "other", {"HOME": str(tmp_path / "other")}, places.project)
+        other = SettingsPaths(tmp_path / "other", {"HOME": str(tmp_path / "other")}, places.project)
         install("claude-code", other)
         texts = [
             (each.home / ".claude" / "commands" / "holdfast" / "restore.md").read_text() for each in (places, other)
@@ -172,14 +172,14 @@ class TestNothingTypedReachesAShell:
         assert len(ends) == 2 and all(len(end) == len("HOLDFAST_") + 32 for end in ends)
 
     @pytest.mark.parametrize("typed", HOSTILE)
-    def test_droid_passes_it_as_one_argument(self, typed: str, program: list[str], places: Places) -> None:
+    def test_droid_passes_it_as_one_argument(self, typed: str, program: list[str], places: SettingsPaths) -> None:
         for change in plan_install_commands(find_agent("droid"), USER, places, [*program, "droid"]):
             apply_change(change, places.environ)
         script = places.home / ".factory" / "commands" / "holdfast-restore"
         ran = subprocess.run([str(script), typed], capture_output=True, text=True, check=True)
         assert ran.stdout == f"<slash><droid><restore><--><{typed}>" and not Path("pwned").exists()
 
-    def test_gemini_and_qwen_have_it_where_it_is_escaped(self, places: Places) -> None:
+    def test_gemini_and_qwen_have_it_where_it_is_escaped(self, places: SettingsPaths) -> None:
         install("gemini", places)
         install("qwen", places)
         folder = places.home / ".gemini" / "extensions" / "holdfast" / "commands" / "holdfast"
@@ -193,7 +193,7 @@ class TestNothingTypedReachesAShell:
         with pytest.raises(Refused):
             command_of("gemini", "restore", typed)
 
-    def test_a_program_in_an_odd_folder_is_refused(self, places: Places) -> None:
+    def test_a_program_in_an_odd_folder_is_refused(self, places: SettingsPaths) -> None:
         with pytest.raises(Refused, match="characters"):
             plan_install_commands(find_agent("gemini"), USER, places, ["/home/`x`/holdfast", "slash", "gemini"])
 
@@ -285,6 +285,6 @@ def test_prompts_that_are_commands(prompt: str, is_ours: bool) -> None:
     assert is_slash_command(prompt) is is_ours
 
 
-def test_the_script_outlives_an_upgrade(places: Places) -> None:
+def test_the_script_outlives_an_upgrade(places: SettingsPaths) -> None:
     write_shim(places.environ, "/usr/bin/python3")
     assert "slash" not in shim_path(places.environ).read_text(), "it passes any command on"

@@ -18,7 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from holdfast import durable
-from holdfast.adapters.agents.base import Agent, Places, SettingsScope
+from holdfast.adapters.agents.base import Agent, SettingsPaths, SettingsScope
 from holdfast.adapters.agents.protocol import state_folder
 from holdfast.adapters.agents.settings.hook_entries import with_entries, without_entries
 from holdfast.adapters.agents.settings.jsonc import NotJSON
@@ -56,7 +56,7 @@ class SettingsChange:
         return self.before != self.after or self.is_unfinished
 
 
-def plan_install(agent: Agent, scope: SettingsScope, places: Places, words: Sequence[str]) -> SettingsChange:
+def plan_install(agent: Agent, scope: SettingsScope, places: SettingsPaths, words: Sequence[str]) -> SettingsChange:
     """Plan an installation. Refused if the file cannot be parsed."""
     path = _real(agent.settings(places, scope))
     before = read_settings_file(path)
@@ -75,14 +75,14 @@ def plan_install(agent: Agent, scope: SettingsScope, places: Places, words: Sequ
     return _change(agent, path, before, _encoded(after, base), places)
 
 
-def plan_write_file(name: str, path: Path, after: bytes, places: Places) -> SettingsChange:
+def plan_write_file(name: str, path: Path, after: bytes, places: SettingsPaths) -> SettingsChange:
     """Plan to write a file that is Holdfast's alone."""
     path = _real(path)
     before = read_settings_file(path)
     return SettingsChange(name, path, before, after, _backup(path, before, places))
 
 
-def plan_remove_file(name: str, path: Path, places: Places) -> SettingsChange:
+def plan_remove_file(name: str, path: Path, places: SettingsPaths) -> SettingsChange:
     """Plan to remove a file that `plan_write_file` wrote. If it was edited since, it stays (P1)."""
     path = _real(path)
     before = read_settings_file(path)
@@ -95,7 +95,7 @@ def plan_remove_file(name: str, path: Path, places: Places) -> SettingsChange:
 
 
 def plan_install_commands(
-    agent: Agent, scope: SettingsScope, places: Places, words: Sequence[str]
+    agent: Agent, scope: SettingsScope, places: SettingsPaths, words: Sequence[str]
 ) -> list[SettingsChange]:
     """Plan to write the slash commands of an agent. A file that was edited, or is not Holdfast's, stays (P1)."""
     files = agent.commands(places, scope, words) if agent.commands else {}
@@ -103,7 +103,7 @@ def plan_install_commands(
 
 
 def plan_uninstall_commands(
-    agent: Agent, scope: SettingsScope, places: Places, words: Sequence[str]
+    agent: Agent, scope: SettingsScope, places: SettingsPaths, words: Sequence[str]
 ) -> list[SettingsChange]:
     """Plan to remove the slash commands of an agent, those written last first, so that their folders become empty."""
     files = agent.commands(places, scope, words) if agent.commands else {}
@@ -112,7 +112,7 @@ def plan_uninstall_commands(
 
 
 def plan_install_plugin(
-    agent: Agent, scope: SettingsScope, places: Places, words: Sequence[str], program: Sequence[str]
+    agent: Agent, scope: SettingsScope, places: SettingsPaths, words: Sequence[str], program: Sequence[str]
 ) -> list[SettingsChange]:
     """Plan to write the plugin of an agent. A file that was edited, or is not Holdfast's, stays (P1)."""
     if agent.plugin is None:
@@ -122,7 +122,7 @@ def plan_install_plugin(
 
 
 def plan_uninstall_plugin(
-    agent: Agent, scope: SettingsScope, places: Places, words: Sequence[str], program: Sequence[str]
+    agent: Agent, scope: SettingsScope, places: SettingsPaths, words: Sequence[str], program: Sequence[str]
 ) -> list[SettingsChange]:
     """Plan to remove the plugin of an agent, the hooks first; nothing if it is not there."""
     files = agent.plugin(places, scope, words, program) if agent.plugin else {}
@@ -131,7 +131,7 @@ def plan_uninstall_plugin(
     return [each for each in kept if each or each.is_kept]
 
 
-def _plan_command(agent: Agent, path: Path, text: str, places: Places) -> SettingsChange:
+def _plan_command(agent: Agent, path: Path, text: str, places: SettingsPaths) -> SettingsChange:
     path = _real(path)
     before = read_settings_file(path)
     found = _TOKEN.search(before or b"")  # stays the same, so that installing again changes nothing
@@ -150,7 +150,7 @@ def _plan_command(agent: Agent, path: Path, text: str, places: Places) -> Settin
     )
 
 
-def plan_uninstall(agent: Agent, scope: SettingsScope, places: Places) -> SettingsChange:
+def plan_uninstall(agent: Agent, scope: SettingsScope, places: SettingsPaths) -> SettingsChange:
     """Plan an uninstallation."""
     path = _real(agent.settings(places, scope))
     before = read_settings_file(path)
@@ -265,12 +265,12 @@ class _Receipt:
 
 
 def _change(
-    agent: Agent, path: Path, before: bytes | None, after: bytes | None, places: Places, *, removes: bool = False
+    agent: Agent, path: Path, before: bytes | None, after: bytes | None, places: SettingsPaths, *, removes: bool = False
 ) -> SettingsChange:
     return SettingsChange(agent.name, path, before, after, _backup(path, before, places), removes)
 
 
-def _backup(path: Path, before: bytes | None, places: Places) -> Path:
+def _backup(path: Path, before: bytes | None, places: SettingsPaths) -> Path:
     return _backup_folder(path, places.environ) / _backup_name(before or b"")
 
 

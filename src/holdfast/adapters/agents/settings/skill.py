@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast import durable
-from holdfast.adapters.agents.base import Places, SettingsScope
+from holdfast.adapters.agents.base import SettingsPaths, SettingsScope
 from holdfast.adapters.agents.settings.install import SettingsChange, plan_remove_file, plan_write_file
 from holdfast.errors import Refused
 
@@ -20,23 +20,23 @@ _SOURCE = Path(__file__).parents[1] / "skill"
 _MARK = b"holdfast install skill"  # in each of its files
 
 
-def skill_folder(places: Places, scope: SettingsScope) -> Path:
+def skill_folder(places: SettingsPaths, scope: SettingsScope) -> Path:
     """The folder of the skill, in the project's or the user's `.claude/skills`."""
     above = places.project / ".claude" if scope is SettingsScope.PROJECT else places.data("claude-code")
     return above / "skills" / NAME
 
 
-def plan_install_skill(scope: SettingsScope, places: Places) -> list[SettingsChange]:
+def plan_install_skill(scope: SettingsScope, places: SettingsPaths) -> list[SettingsChange]:
     """Plan to write every file. Refused if one is there that Holdfast did not write."""
     return [_plan(name, scope, places, removes=False) for name in _names()]
 
 
-def plan_uninstall_skill(scope: SettingsScope, places: Places) -> list[SettingsChange]:
+def plan_uninstall_skill(scope: SettingsScope, places: SettingsPaths) -> list[SettingsChange]:
     """Plan to remove every file that is as Holdfast wrote it; those of others, and those that were edited, stay."""
     return [_plan(name, scope, places, removes=True) for name in reversed(_names())]
 
 
-def remove_bytecode(scope: SettingsScope, places: Places) -> None:
+def remove_bytecode(scope: SettingsScope, places: SettingsPaths) -> None:
     """Remove what Python made of the scripts, so that their folder can be removed."""
     cache = skill_folder(places, scope) / "scripts" / "__pycache__"
     for name in _names():
@@ -52,7 +52,7 @@ def _names() -> list[str]:
     return sorted(found, key=lambda name: name == "SKILL.md")
 
 
-def _plan(name: str, scope: SettingsScope, places: Places, *, removes: bool) -> SettingsChange:
+def _plan(name: str, scope: SettingsScope, places: SettingsPaths, *, removes: bool) -> SettingsChange:
     path = skill_folder(places, scope) / name
     if removes:
         return plan_remove_file(SKILL, path, places)

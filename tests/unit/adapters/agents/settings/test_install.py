@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.agents.base import Places, SettingsScope, find_agent
+from holdfast.adapters.agents.base import SettingsPaths, SettingsScope, find_agent
 from holdfast.adapters.agents.names import AGENT_NAMES
 from holdfast.adapters.agents.protocol import state_folder
 from holdfast.adapters.agents.settings.hook_entries import are_same, found_entries, with_entries, without_entries
@@ -42,8 +42,8 @@ TEXTS = {
 
 
 @pytest.fixture
-def places(home: Path, project: Path) -> Places:
-    return Places(home, {"HOME": str(home)}, project)
+def places(home: Path, project: Path) -> SettingsPaths:
+    return SettingsPaths(home, {"HOME": str(home)}, project)
 
 
 def words(name: str) -> list[str]:
@@ -93,7 +93,9 @@ def test_what_is_no_json_is_not_taken_for_it(text: str) -> None:
 
 @pytest.mark.parametrize("scope", SettingsScope)
 @pytest.mark.parametrize("name", AGENT_NAMES)
-def test_untouched_file_gets_its_bytes_back_and_new_one_goes(name: str, scope: SettingsScope, places: Places) -> None:
+def test_untouched_file_gets_its_bytes_back_and_new_one_goes(
+    name: str, scope: SettingsScope, places: SettingsPaths
+) -> None:
     agent = find_agent(name)
     path = agent.settings(places, scope)
     for before in (None, b'\xef\xbb\xbf{ "odd" :\t1 ,\n}', b"", b" \n"):
@@ -117,7 +119,7 @@ def test_untouched_file_gets_its_bytes_back_and_new_one_goes(name: str, scope: S
 
 
 @pytest.mark.parametrize("name", IN_JSON)
-def test_changed_file_loses_only_our_entries(name: str, places: Places) -> None:
+def test_changed_file_loses_only_our_entries(name: str, places: SettingsPaths) -> None:
     agent = find_agent(name)
     path = agent.settings(places, SettingsScope.USER)
     apply_change(plan_install(agent, SettingsScope.USER, places, words(name)), places.environ)
@@ -128,7 +130,7 @@ def test_changed_file_loses_only_our_entries(name: str, places: Places) -> None:
     assert json.loads(path.read_text()) == {**agent.frame, "mine": True}
 
 
-def test_new_program_path_replaces_our_entries(places: Places) -> None:
+def test_new_program_path_replaces_our_entries(places: SettingsPaths) -> None:
     agent = find_agent("claude-code")
     path = agent.settings(places, SettingsScope.USER)
     path.parent.mkdir()
@@ -140,7 +142,7 @@ def test_new_program_path_replaces_our_entries(places: Places) -> None:
     assert path.read_text() == TEXTS["comments"]
 
 
-def test_a_handler_in_a_group_with_others_goes_alone(places: Places) -> None:
+def test_a_handler_in_a_group_with_others_goes_alone(places: SettingsPaths) -> None:
     other = {"type": "command", "command": "echo"}
     ours = {"type": "command", "command": "/x/holdfast", "args": ["hook", "claude-code"]}
     text = json.dumps({"hooks": {"Stop": [{"hooks": [other, ours]}], "PreToolUse": [{"hooks": [ours]}]}}, indent=2)
@@ -152,7 +154,7 @@ def test_entries_of_another_agent_are_not_ours() -> None:
     assert without_entries(text, "codex") == text and found_entries(text, "gemini")
 
 
-def test_a_link_to_the_settings_stays_a_link(places: Places) -> None:
+def test_a_link_to_the_settings_stays_a_link(places: SettingsPaths) -> None:
     agent = find_agent("claude-code")
     real = places.home / "dotfiles" / "claude.json"
     real.parent.mkdir()
@@ -167,7 +169,7 @@ def test_a_link_to_the_settings_stays_a_link(places: Places) -> None:
     assert sorted(path.name for path in real.parent.iterdir()) == ["claude.json"]
 
 
-def test_a_pipe_in_the_place_of_settings_holds_nobody_up(places: Places) -> None:
+def test_a_pipe_in_the_place_of_settings_holds_nobody_up(places: SettingsPaths) -> None:
     agent = find_agent("claude-code")
     path = agent.settings(places, SettingsScope.USER)
     path.parent.mkdir()
@@ -179,7 +181,7 @@ def test_a_pipe_in_the_place_of_settings_holds_nobody_up(places: Places) -> None
 
 
 @pytest.mark.parametrize("data", [b'{"a": ', b"\xff\xfe", b'{"hooks": []}', b'{"hooks": {"Stop": {}}}', b"[]"])
-def test_settings_that_cannot_be_understood_are_left_alone(data: bytes, places: Places) -> None:
+def test_settings_that_cannot_be_understood_are_left_alone(data: bytes, places: SettingsPaths) -> None:
     agent = find_agent("claude-code")
     path = agent.settings(places, SettingsScope.USER)
     path.parent.mkdir()
@@ -190,7 +192,7 @@ def test_settings_that_cannot_be_understood_are_left_alone(data: bytes, places: 
     assert path.read_bytes() == data
 
 
-def test_file_changed_after_the_plan_is_not_overwritten(places: Places) -> None:
+def test_file_changed_after_the_plan_is_not_overwritten(places: SettingsPaths) -> None:
     agent = find_agent("gemini")
     path = agent.settings(places, SettingsScope.USER)
     path.parent.mkdir()
@@ -202,7 +204,7 @@ def test_file_changed_after_the_plan_is_not_overwritten(places: Places) -> None:
     assert path.read_text() == '{"a": 1}'
 
 
-def test_a_plugin_of_somebody_else_is_not_replaced(places: Places) -> None:
+def test_a_plugin_of_somebody_else_is_not_replaced(places: SettingsPaths) -> None:
     agent = find_agent("opencode")
     path = agent.settings(places, SettingsScope.PROJECT)
     path.parent.mkdir(parents=True)
@@ -266,7 +268,7 @@ def test_a_command_of_the_users_that_also_runs_us_is_the_users(command: str) -> 
     assert without_entries(text, "claude-code") == text
 
 
-def test_uninstalling_twice_does_not_install(places: Places) -> None:
+def test_uninstalling_twice_does_not_install(places: SettingsPaths) -> None:
     agent, file = find_agent("claude-code"), places.home / ".claude" / "settings.json"
     file.parent.mkdir()
     file.write_text('{"a": 1}')
@@ -278,7 +280,7 @@ def test_uninstalling_twice_does_not_install(places: Places) -> None:
 
 
 @pytest.mark.parametrize("name", ["claude-code", "opencode"])
-def test_uninstall_removes_entries_of_two_versions(places: Places, name: str) -> None:
+def test_uninstall_removes_entries_of_two_versions(places: SettingsPaths, name: str) -> None:
     agent = find_agent(name)
     file = agent.settings(places, SettingsScope.USER)
     apply_change(plan_install(agent, SettingsScope.USER, places, words(name)), places.environ)
@@ -288,7 +290,7 @@ def test_uninstall_removes_entries_of_two_versions(places: Places, name: str) ->
     assert not file.exists() or "holdfast" not in file.read_text()
 
 
-def test_concurrent_installs_leave_no_partial_file(places: Places) -> None:
+def test_concurrent_installs_leave_no_partial_file(places: SettingsPaths) -> None:
     agent, file = find_agent("claude-code"), places.home / ".claude" / "settings.json"
     file.parent.mkdir()
     file.write_text(json.dumps({"mine": "x" * 200_000}))
@@ -315,7 +317,7 @@ OTHER = 12345  # a user, and a group, that root installs for
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("existed", [False, True])
 @pytest.mark.parametrize("scope", SettingsScope)
-def test_under_sudo_everything_belongs_to_the_user(places: Places, scope: SettingsScope, existed: bool) -> None:
+def test_under_sudo_everything_belongs_to_the_user(places: SettingsPaths, scope: SettingsScope, existed: bool) -> None:
     agent = find_agent("claude-code")
     path = agent.settings(places, scope)
     if existed:
@@ -340,7 +342,7 @@ def test_under_sudo_everything_belongs_to_the_user(places: Places, scope: Settin
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_an_earlier_install_left_to_root_is_given_back(places: Places) -> None:
+def test_what_an_earlier_install_left_to_root_is_given_back(places: SettingsPaths) -> None:
     agent = find_agent("claude-code")
     apply_change(plan_install(agent, SettingsScope.USER, places, words("claude-code")), places.environ)
     os.chown(places.home, OTHER, OTHER)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import durable
-from holdfast.adapters.agents.base import Agent, Places, SettingsScope, find_agent
+from holdfast.adapters.agents.base import Agent, SettingsPaths, SettingsScope, find_agent
 from holdfast.adapters.agents.settings.install import SettingsChange, apply_change, plan_install, plan_uninstall
 from holdfast.durable import Disk
 from holdfast.errors import Conflict
@@ -20,7 +20,7 @@ WORDS = ["/opt/holdfast", "hook", "gemini"]
 class Settings:
     """A settings file of a user, and what is done to it."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: SettingsPaths) -> None:
         self.agent: Agent = find_agent("gemini")
         self.places = places
         self.path = self.agent.settings(places, SettingsScope.USER)
@@ -38,7 +38,7 @@ class Settings:
 
 
 def settings(folder: Path, *, installed: bool = False) -> Settings:
-    found = Settings(Places(folder, {"HOME": str(folder)}, folder / "project"))
+    found = Settings(SettingsPaths(folder, {"HOME": str(folder)}, folder / "project"))
     if installed:
         found.do(found.installing())
     return found

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import durable
-from holdfast.adapters.agents.base import Places, SettingsScope
+from holdfast.adapters.agents.base import SettingsPaths, SettingsScope
 from holdfast.adapters.agents.settings.install import apply_change
 from holdfast.adapters.agents.settings.skill import plan_install_skill, plan_uninstall_skill, remove_bytecode
 from holdfast.errors import Refused
@@ -31,16 +31,16 @@ FILES = {
 
 
 @pytest.fixture
-def places(home: Path, project: Path) -> Places:
-    return Places(home, {"HOME": str(home)}, project)
+def places(home: Path, project: Path) -> SettingsPaths:
+    return SettingsPaths(home, {"HOME": str(home)}, project)
 
 
-def install(places: Places, scope: SettingsScope = PROJECT) -> None:
+def install(places: SettingsPaths, scope: SettingsScope = PROJECT) -> None:
     for change in plan_install_skill(scope, places):
         apply_change(change, places.environ)
 
 
-def uninstall(places: Places, scope: SettingsScope = PROJECT) -> None:
+def uninstall(places: SettingsPaths, scope: SettingsScope = PROJECT) -> None:
     remove_bytecode(scope, places)
     for change in plan_uninstall_skill(scope, places):
         apply_change(change, places.environ)
@@ -52,7 +52,7 @@ def names(folder: Path) -> set[str]:
 
 class TestInstalling:
     @pytest.mark.parametrize("scope", [USER, PROJECT])
-    def test_where_agents_read_skills(self, places: Places, scope: SettingsScope) -> None:
+    def test_where_agents_read_skills(self, places: SettingsPaths, scope: SettingsScope) -> None:
         above = places.project if scope is PROJECT else places.home
         before = names(above)
         install(places, scope)
@@ -62,18 +62,20 @@ class TestInstalling:
         assert names(above) - {name for name in names(above) if name.startswith(".local/")} == before
         assert not (above / ".claude" / "skills").exists()
 
-    def test_in_the_folder_that_claude_code_was_told(self, places: Places, tmp_path: Path) -> None:
-        elsewhere = Places(places.home, {**places.environ, "CLAUDE_CONFIG_DIR": str(tmp_path / "c")}, places.project)
+    def test_in_the_folder_that_claude_code_was_told(self, places: SettingsPaths, tmp_path: Path) -> None:
+        elsewhere = SettingsPaths(
+            places.home, {**places.environ, "CLAUDE_CONFIG_DIR": str(tmp_path / "c")}, places.project
+        )
         install(elsewhere, USER)
         assert (tmp_path / "c" / "skills" / "checkpoint-manager" / "SKILL.md").is_file()
 
-    def test_the_instructions_are_last(self, places: Places) -> None:
+    def test_the_instructions_are_last(self, places: SettingsPaths) -> None:
         planned = [change.path.name for change in plan_install_skill(PROJECT, places)]
         assert planned[-1] == "SKILL.md"
         install(places)
         assert [change.path.name for change in plan_uninstall_skill(PROJECT, places)] == planned[::-1]
 
-    def test_another_skill_of_that_name_is_not_replaced(self, places: Places) -> None:
+    def test_another_skill_of_that_name_is_not_replaced(self, places: SettingsPaths) -> None:
         folder = places.project / ".claude" / "skills" / "checkpoint-manager"
         folder.mkdir(parents=True)
         (folder / "SKILL.md").write_text("---\nname: checkpoint-manager\n---\nsomebody's own\n")
@@ -82,7 +84,7 @@ class TestInstalling:
         uninstall(places)
         assert names(folder) == {"SKILL.md"}
 
-    def test_what_was_edited_or_added_stays(self, places: Places) -> None:
+    def test_what_was_edited_or_added_stays(self, places: SettingsPaths) -> None:
         folder = places.project / ".claude" / "skills" / "checkpoint-manager"
         install(places)
         (folder / "SKILL.md").write_text((folder / "SKILL.md").read_text() + "\nAlways ask me first.\n")
@@ -91,7 +93,7 @@ class TestInstalling:
         assert names(folder) == {"SKILL.md", "scripts/mine.py"}
         assert (folder / "SKILL.md").read_text().endswith("Always ask me first.\n")
 
-    def test_an_older_version_is_replaced_and_saved(self, places: Places) -> None:
+    def test_an_older_version_is_replaced_and_saved(self, places: SettingsPaths) -> None:
         install(places)
         skill = places.project / ".claude" / "skills" / "checkpoint-manager" / "SKILL.md"
         skill.write_text("an edit; `holdfast install skill` wrote the rest\n")
@@ -100,9 +102,9 @@ class TestInstalling:
         assert change.backup.read_text().startswith("an edit") and skill.read_text().startswith("---")
 
     def test_interrupted_anywhere_it_is_finished_by_the_next_call(self, tmp_path: Path) -> None:
-        def at(folder: Path) -> Places:
+        def at(folder: Path) -> SettingsPaths:
             (folder / "project").mkdir(parents=True)
-            return Places(folder, {"HOME": str(folder)}, folder / "project")
+            return SettingsPaths(folder, {"HOME": str(folder)}, folder / "project")
 
         counted = at(tmp_path / "counted")
         points = every_point(lambda: install(counted))
@@ -118,13 +120,13 @@ class TestInstalling:
 
 
 class TestContent:
-    def test_the_instructions_have_a_name_and_a_description(self, places: Places) -> None:
+    def test_the_instructions_have_a_name_and_a_description(self, places: SettingsPaths) -> None:
         install(places)
         text = (places.project / ".claude/skills/checkpoint-manager/SKILL.md").read_text()
         head = re.match(r"---\nname: ([a-z0-9-]{1,64})\ndescription: (.{1,1024})\n", text)
         assert head is not None and head[1] == "checkpoint-manager"
 
-    def test_every_file_and_command_that_is_named_exists(self, places: Places) -> None:
+    def test_every_file_and_command_that_is_named_exists(self, places: SettingsPaths) -> None:
         from holdfast.cli.group import COMMANDS
 
         install(places)
@@ -139,7 +141,7 @@ class TestScripts:
     """Run as an agent runs them."""
 
     @pytest.fixture
-    def run(self, places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
+    def run(self, places: SettingsPaths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
         install(places)
         monkeypatch.setenv("HOME", str(places.home))
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -153,7 +155,7 @@ class TestScripts:
 
         return call
 
-    def test_create_list_roll_back_and_undo(self, run: object, places: Places) -> None:
+    def test_create_list_roll_back_and_undo(self, run: object, places: SettingsPaths) -> None:
         assert callable(run)
         file = places.project / "a.txt"
         file.write_text("good\n")
@@ -171,7 +173,7 @@ class TestScripts:
         assert run("checkpoint_manager", "delete", saved["id"])["id"] == saved["id"]
         assert "no checkpoint" in run("rollback_handler", "latest", code=1)
 
-    def test_snapshots_save_nothing(self, run: object, places: Places) -> None:
+    def test_snapshots_save_nothing(self, run: object, places: SettingsPaths) -> None:
         assert callable(run)
         subprocess.run(["git", "init", "-q", "-b", "main", str(places.project)], check=True)
         (places.project / "feature_list.json").write_text('[{"id": "a", "passes": true}, {"id": "b", "passes": false}]')
@@ -182,7 +184,7 @@ class TestScripts:
         assert found["progress"] == "half done\n" and run("checkpoint_manager", "list") == []
 
     def test_another_python_finds_the_one_that_holdfast_is_installed_for(
-        self, run: object, places: Places, tmp_path: Path
+        self, run: object, places: SettingsPaths, tmp_path: Path
     ) -> None:
         program = tmp_path / "bin" / "holdfast"
         program.parent.mkdir()
@@ -198,7 +200,7 @@ class TestScripts:
         ran = subprocess.run([str(link), *without[1:]], cwd=places.project, env=environ, capture_output=True, text=True)
         assert json.loads(ran.stdout) == []
 
-    def test_the_scripts_can_be_imported(self, run: object, places: Places) -> None:
+    def test_the_scripts_can_be_imported(self, run: object, places: SettingsPaths) -> None:
         folder = places.project / ".claude/skills/checkpoint-manager"
         code = (
             "from scripts.checkpoint_manager import CheckpointManager, CheckpointType, GitState\n"

@@ -18,6 +18,7 @@ The folder is looked at by `capture`, written down by `stored`, and brought back
     config, config_file           the configuration; its keys, checked by msgspec
     secrets     keys and passwords in what was saved
     git_losses, git_rescue, git_objects  what the user's git lost; bringing it back; holding its objects meanwhile
+    git_settings  which settings of a removed repository come back
     search, blame, why, status  reading checkpoints; where things stand
     guard, bisect, dependencies  run something under a checkpoint; at one after the other, with what is installed
     check, check_process  the command that says whether a checkpoint is good; the process that runs it after a turn

@@ -24,6 +24,7 @@ from holdfast.scan.git_scratch import GitScratch
 from holdfast.scan.user_git import common_dir, own_settings
 from holdfast.shadowgit import TreeEntry
 from holdfast.workspace.git_losses import HEADS, RESUMED, GitLoss, GitLosses, Recorded, named_commits
+from holdfast.workspace.git_settings import read_settings, split_settings, write_settings
 from holdfast.workspace.stored.git_data import content, extract, write_index
 from holdfast.workspace.stored.repository import Repository
 
@@ -31,6 +32,9 @@ RESCUED = "refs/heads/rescued/"
 _MOST_NAMES = 1000
 _PLACE = r"(?:(?:\.\./)*\.git)?"  # at the folder or above it: nowhere else is a repository made that a store names (P7)
 _TRIES = 20
+_SETTINGS_LEFT = "config.rescued"
+"""The recorded configuration, if some of it did not come back. Git does not read it."""
+_MOST_KEYS = 10
 _NOT_BROUGHT_BACK = "hooks, reflogs and remote-tracking refs are not recorded"
 _WHO = {
     "GIT_COMMITTER_NAME": "Holdfast",
@@ -64,6 +68,10 @@ class GitRescue:
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """What is never brought back."""
+    settings_left: tuple[str, ...] = ()
+    """Settings of the configuration that did not come back, because they may run a program."""
+    settings_file: str = ""
+    """The recorded configuration with these settings, for you to look at; git does not read it."""
 
 
 class Rescuer:
@@ -253,7 +261,7 @@ class Rescuer:
         new = place.with_name(".git.holdfast-rescue")
         if new.exists():
             durable.remove_tree(str(new))  # of a rescue that was killed
-        self._init(new)
+        settings_left = self._init(new, place)
         scratch = GitScratch(work / "scratch", self._program, None, self._refs.object_format)
         self._extract(scratch)
         shallow = self._data.file("shallow")
@@ -276,19 +284,34 @@ class Rescuer:
             problems.append(f"{self._refs.operation} was in progress and is not resumed")
         if not has_index and self._data.file("index") is not None:
             problems.append("the index was not brought back: contents that a remote has are missing")
-        return GitRescue(done.refs, done.missing, True, has_index, "", tuple(problems), (_NOT_BROUGHT_BACK,))
+        settings_file = os.fspath(place / _SETTINGS_LEFT) if os.path.lexists(place / _SETTINGS_LEFT) else ""
+        notes = [_NOT_BROUGHT_BACK, *([_about_settings(settings_left, settings_file)] if settings_file else ())]
+        return GitRescue(
+            done.refs, done.missing, True, has_index, "", tuple(problems), tuple(notes), settings_left, settings_file
+        )
 
-    def _init(self, new: Path) -> None:
+    def _init(self, new: Path, place: Path) -> tuple[str, ...]:
+        """Make an empty repository; return the recorded settings that it does not get."""
         command = ("init", "-q", "--bare", "--template=", f"--object-format={self._refs.object_format}", os.fspath(new))
         done = run_git(self._program, command, git_dir=new.parent, environ={"GIT_DIR": os.fspath(new)}, umask=-1)
         if done.code:
             raise Unavailable(f"git could not make {new}: {done.error}", hint="Nothing was changed.")
+        data = (new / "config").read_bytes().replace(b"bare = true", b"bare = false")
+        left: list[str] = []
         config = self._data.file("config")
         if config is not None:
-            data = b"".join(content(self._repository.objects, config.mode, config.oid))
-        else:
-            data = (new / "config").read_bytes().replace(b"bare = true", b"bare = false")
+            recorded = b"".join(content(self._repository.objects, config.mode, config.oid))
+            file = new / _SETTINGS_LEFT
+            durable.write_atomically(file, recorded)
+            settings = read_settings(self._program, new, file)
+            kept, others = split_settings(settings or (), place.parent)  # P7: no setting of a store runs a program
+            left = list(dict.fromkeys(each.key for each in others))
+            if settings is not None:
+                data = write_settings(kept) if others else recorded
+            if settings is not None and not others:
+                durable.disk().unlink(str(file))
         durable.write_atomically(new / "config", data, mode=0o644)
+        return tuple(left)
 
     # the scratch folder
 
@@ -300,6 +323,14 @@ class Rescuer:
             done = scratch.run("index-pack", os.fspath(file))
             if done.code:
                 raise Unavailable(f"git cannot read a pack of the store: {done.error}", hint="Nothing was changed.")
+
+
+def _about_settings(left: tuple[str, ...], file: str) -> str:
+    if not left:
+        return f"git cannot read the configuration that was recorded; it is in {file}"
+    many = "1 setting" if len(left) == 1 else f"{len(left)} settings"
+    names = ", ".join(left[:_MOST_KEYS]) + (f" and {len(left) - _MOST_KEYS} more" if len(left) > _MOST_KEYS else "")
+    return f"{many} that may run a program did not come back: {names}. Look at {file} and copy what is yours."
 
 
 def _free_name(refs: Mapping[str, str], wanted: str, commit: str) -> str:

@@ -69,6 +69,7 @@ def rescue(app: App, *, ref: str | None, index: bool, yes: bool) -> int:
         missing = [_loss(loss) for loss in done.missing]
         names: dict[str, Any] = {"rescued": rescued, "missing": missing, "problems": problems, "notes": [*done.notes]}
         names |= {"recreated": done.recreated, "index": done.index, "index_backup": done.index_backup or None}
+        names |= {"settings_left": [*done.settings_left], "settings_file": done.settings_file or None}
         app.document(names)
     else:
         _show_rescue(done)

@@ -13,6 +13,8 @@ MAX_BYTES = 32 << 20
 """Input above this is not parsed; fields are searched near its beginning and its end."""
 MESSAGE_MAX_CHARS = 2000
 """What is kept of the message that ends a turn."""
+_WHOLE_MAX_CHARS = 1 << 20
+"""Longer texts are no message."""
 _TEXT_MAX = 4096
 _LABEL_MAX = 100
 _FIELD = re.compile(rb'"(\w{2,40})"\s*:\s*"((?:[^"\\]|\\.){0,4000})"')
@@ -54,9 +56,9 @@ class EventFields:
         return ""
 
     def message(self, *names: str) -> str:
-        """The first of these fields that is a text, with its lines, shortened."""
+        """The first of these fields that is a text, with its lines; whole, because half a key is not redacted."""
         values = (self._values.get(name) for name in names)
-        return next((shortened(value) for value in values if isinstance(value, str) and value.strip()), "")
+        return next((lines_of(value) for value in values if isinstance(value, str) and value.strip()), "")
 
     def first_line(self, name: str) -> str:
         """The first line of a text that is not blank, short."""
@@ -97,12 +99,18 @@ def plain(text: str, most: int = _LABEL_MAX) -> str:
     return "".join(each if each.isprintable() else " " for each in text)
 
 
+def lines_of(text: str) -> str:
+    """A message that can be stored and shown: its lines, without control characters. Empty if it is a megabyte."""
+    if len(text) > _WHOLE_MAX_CHARS:
+        return ""
+    return "\n".join(plain(line, _WHOLE_MAX_CHARS) for line in text.strip().splitlines())
+
+
 def shortened(text: str) -> str:
-    """A message that can be stored and shown: its lines, without control characters; cut if it is long."""
-    text = text.strip()
-    if len(text) > MESSAGE_MAX_CHARS:
-        text = text[: MESSAGE_MAX_CHARS - 1].rsplit(None, 1)[0] + "…"  # half a key would not be found and redacted
-    return "\n".join(plain(line, MESSAGE_MAX_CHARS) for line in text.splitlines())
+    """A message that is redacted, cut at a blank if it is long: half a key would not be found any more."""
+    if len(text) <= MESSAGE_MAX_CHARS:
+        return text
+    return text[: MESSAGE_MAX_CHARS - 1].rsplit(None, 1)[0] + "…"
 
 
 def label(text: str) -> str:

@@ -29,7 +29,7 @@ from holdfast.adapters.agents.attribution import (
     with_change,
 )
 from holdfast.adapters.agents.base import Agent, find_agent
-from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind, plain
+from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind, plain, shortened
 from holdfast.adapters.agents.hook_log import log
 from holdfast.adapters.agents.names import AGENT_NAMES
 from holdfast.adapters.agents.protocol import state_folder
@@ -226,7 +226,7 @@ def _note_closing(workspace: Workspace, event: AgentEvent, known: AgentSessions)
         from holdfast.secret_patterns import redact  # start-up cost, once a turn
 
         with contextlib.suppress(HoldfastError, OSError):  # always redacted: no checkpoint has it, so no purge finds it
-            workspace.end_turn(turn.number, redact(said))
+            workspace.end_turn(turn.number, shortened(redact(said)))
 
 
 def _save(

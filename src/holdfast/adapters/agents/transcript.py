@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from holdfast.adapters.agents.event import AgentEvent, label, shortened
+from holdfast.adapters.agents.event import AgentEvent, label, lines_of
 from holdfast.model import JSON
 
 STATE = "conversation"
@@ -143,7 +143,7 @@ def closing_in(path: str) -> str:
         parts = content if isinstance(content, list) else [{"text": content}]
         texts = [each["text"] for each in parts if isinstance(each, dict) and isinstance(each.get("text"), str)]
         if texts and not value.get("isSidechain"):
-            return shortened("\n".join(map(str, texts))) if inner.get("role") == "assistant" else ""
+            return lines_of("\n".join(map(str, texts))) if inner.get("role") == "assistant" else ""
     return ""
 
 

@@ -204,9 +204,25 @@ class TestClosing:
         talk.prompt("which key?")
         talk.stop(last_assistant_message=f"It is {self.KEY}, " + "word " * 386 + self.KEY + " and more" * 1000)
         (said,) = self.closings(project)
-        assert len(said) < 2000 and said.startswith("It is [redacted github-token]") and said.endswith("word…")
+        assert len(said) < 2000 and said.startswith("It is [redacted github-token]")
+        assert said.endswith("word [redacted github-token] and more and…")
         for path in Workspace(project).store.rglob("*"):
             assert not path.is_file() or self.KEY[:20].encode() not in path.read_bytes()
+
+    @pytest.mark.parametrize("is_reported", [True, False])
+    def test_half_a_key_does_not_stay(self, agent: ScriptedAgent, project: Path, *, is_reported: bool) -> None:
+        """A message without a blank is cut anywhere."""
+        talk, file = Talk(agent, "claude-code"), project.parent / "s.jsonl"
+        said = "word," * 395 + self.KEY + ",word" * 500
+        talk.prompt("which key?")
+        if is_reported:
+            talk.stop(last_assistant_message=said)
+        else:
+            about = {"role": "assistant", "content": [{"type": "text", "text": said}]}
+            file.write_text(json.dumps({"type": "assistant", "message": about}) + "\n")
+            talk.stop(transcript_path=str(file))
+        (kept,) = self.closings(project)
+        assert self.KEY[:10] not in kept and "word,[redacted" in kept and len(kept) <= 2000 and kept.endswith("…")
 
     def test_sub_agents_and_later_stops(self, agent: ScriptedAgent, project: Path) -> None:
         talk = Talk(agent, "claude-code")

@@ -130,15 +130,22 @@ class CheckpointManager:
         checkpoint.last_checkpoint = stamped.last_checkpoint
 
     def _write(self, checkpoint: IndexingCheckpoint) -> None:
-        """Write a file; the rename is the commit point (P3). After a kill, old checkpoints may be left."""
+        """Write a file; the rename is the commit point (P3). After a kill, old checkpoints may be left.
+
+        Refused if it could not be read again: nobody could load that checkpoint (P1).
+        """
         text = checkpoint.to_dict()
-        body = json.dumps(text | {"checksum": digest("checkpoint", text)}, indent=2, ensure_ascii=True)
+        body = json.dumps(text | {"checksum": digest("checkpoint", text)}, indent=2, ensure_ascii=True).encode()
+        try:
+            _parse(body, self.checkpoint_dir)
+        except (Damaged, Refused) as error:
+            raise Refused(f"the checkpoint cannot be stored: {error.message}", hint="Nothing was stored.") from None
         try:
             durable.make_folder(self.checkpoint_dir)
             with durable.Lock(self.checkpoint_dir / ".lock"):
                 files = self._files()
                 number = int(files[-1].suffixes[-2][1:]) + 1 if files else 1
-                durable.write_atomically(self._numbered(number), body.encode())
+                durable.write_atomically(self._numbered(number), body)
                 for old in files[: max(0, len(files) + 1 - KEPT)]:
                     durable.disk().unlink(str(old))
         except OSError as error:
@@ -291,9 +298,15 @@ def _are(kind: type, change: kinds.SettingChange) -> bool:
 
 def _read(path: Path) -> IndexingCheckpoint:
     try:
-        values = durable.parse_json(path.read_bytes())
+        data = path.read_bytes()
     except OSError as error:
         raise _unavailable(path, error) from error
+    return _parse(data, path)
+
+
+def _parse(data: bytes, path: Path) -> IndexingCheckpoint:
+    try:
+        values = durable.parse_json(data)
     except ValueError as error:
         raise Damaged(f"{path} is not a checkpoint", hint="See history() for older ones.") from error
     if not isinstance(values, dict):

@@ -149,6 +149,24 @@ class TestManager:
         assert found.to_dict() == json.loads(json.dumps(made.to_dict()))
         assert manager.checkpoint_file.parent == manager.checkpoint_dir
 
+    @pytest.mark.parametrize(
+        "values",
+        [
+            {"project_name": 5},
+            {"files_with_errors": [1]},
+            {"errors": ["x"]},
+            {"settings_hash": 5},
+            {"current_batch_id": "x"},
+            {"session_id": 7},
+        ],
+    )
+    def test_what_could_not_be_loaded_is_refused(self, manager: CheckpointManager, values: dict[str, Any]) -> None:
+        first = save(manager)
+        with pytest.raises(Refused, match="cannot be stored"):
+            save(manager, **values)
+        loaded = asyncio.run(manager.load())
+        assert loaded is not None and loaded.session_id == first.session_id
+
     def test_the_history_is_kept_and_bounded(self, manager: CheckpointManager) -> None:
         for number in range(KEPT + 3):
             save(manager, files_indexed=number)

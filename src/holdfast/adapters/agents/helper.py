@@ -161,12 +161,15 @@ class Helper:
                 os.unlink(name, dir_fd=folder)  # left by a killed helper: its lock was free
             listener = files.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             listener.bind(protocol.socket_path(folder, name))
+            own = _identity_of(name, folder)
             listener.listen(64)
+            place = os.path.join(protocol.socket_folder(self._environ), name)
             try:
-                self._accept(listener)
+                self._accept(listener, lambda: _identity_of(place) == own)
             finally:
                 with contextlib.suppress(OSError):
-                    os.unlink(name, dir_fd=folder)
+                    if _identity_of(name, folder) == own:  # not that of a helper which came after it was removed
+                        os.unlink(name, dir_fd=folder)
 
     def _close(self) -> None:
         """Close every workspace."""
@@ -185,13 +188,15 @@ class Helper:
         """End once nothing is under way."""
         self._is_retiring = True
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: socket.socket, is_reachable: Callable[[], bool]) -> None:
         idle_s = float(self._environ.get("HOLDFAST_HELPER_IDLE_S", IDLE_S))
         listener.settimeout(min(idle_s, 5.0))
         while not self._is_over(idle_s):
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
+                if not is_reachable():
+                    self._retire()  # nobody finds it any more, and its lock may keep others away
                 continue
             if not self._code.is_current():
                 _send(connection, None)
@@ -257,6 +262,15 @@ def _send(connection: _socket.socket, output: bytes | None) -> None:
     with contextlib.suppress(OSError):  # the client may be gone
         connection.sendall(protocol.pack_reply(output))
     connection.close()
+
+
+def _identity_of(path: str, folder: int | None = None) -> tuple[int, ...]:
+    """The device and inode of a file; nothing if there is none."""
+    try:
+        found = os.stat(path, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino
 
 
 def _workspace_signature(folder: Path, workspace: Workspace | None) -> tuple[object, ...]:

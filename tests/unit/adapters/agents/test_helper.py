@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -118,8 +119,6 @@ def test_when_the_answer_comes_the_checkpoint_is_there(project: Path, with_helpe
 
 def test_a_helper_of_other_code_does_not_answer(project: Path, with_helper: Path, tmp_path: Path) -> None:
     """The same path, another content: as after an upgrade, or in the middle of one."""
-    import shutil
-
     import holdfast
 
     code = tmp_path / "code"
@@ -206,6 +205,55 @@ def test_an_idle_helper_ends_and_leaves_no_socket(
     hook(project, "PreToolUse", "t1")
     wait_for(lambda: any(lock.read_text() for lock in with_helper.glob("*.lock")) and not helpers(with_helper))
     assert [path.suffix for path in with_helper.iterdir()] == [".lock"]
+
+
+class TestSocketIsGone:
+    """A helper that nobody can reach ends at its next wake-up, and not before what it is at has ended."""
+
+    @pytest.fixture
+    def run(self, tmp_path: Path) -> Path:
+        """Not `with_helper`, which kills whoever its lock names: here that is this process."""
+        return Path(protocol.socket_folder({"XDG_STATE_HOME": str(tmp_path / "state")}))
+
+    def start(self, run: Path, tmp_path: Path) -> tuple[threading.Thread, list[float]]:
+        """A helper that is never idle; the list grows each time that it looks."""
+        looks: list[float] = []
+        environ = {"XDG_STATE_HOME": str(tmp_path / "state"), "HOLDFAST_HELPER_IDLE_S": "0.05"}
+        helper = Helper(protocol.identity(environ), Code(), environ, clock=lambda: looks.append(0.0) or 0.0)
+        thread = threading.Thread(target=helper.serve, daemon=True)
+        thread.start()
+        wait_for(lambda: run.exists() and [path for path in run.iterdir() if path.suffix != ".lock"])
+        return thread, looks
+
+    def looked(self, looks: list[float]) -> bool:
+        before = len(looks)
+        return bool(wait_for(lambda: len(looks) > before + 3))
+
+    def test_folder_removed(self, run: Path, tmp_path: Path) -> None:
+        thread, looks = self.start(run, tmp_path)
+        assert self.looked(looks) and thread.is_alive()
+        shutil.rmtree(run)
+        thread.join(60)
+        assert not thread.is_alive()
+
+    def test_request_under_way(self, run: Path, tmp_path: Path) -> None:
+        thread, looks = self.start(run, tmp_path)
+        connection = _connected(run)
+        before = len(looks)
+        wait_for(lambda: len(looks) > before)
+        shutil.rmtree(run)
+        assert self.looked(looks) and thread.is_alive()
+        connection.close()
+        thread.join(60)
+        assert not thread.is_alive()
+
+    def test_socket_of_another_helper_stays(self, run: Path, tmp_path: Path) -> None:
+        thread, _ = self.start(run, tmp_path)
+        (path,) = [path for path in run.iterdir() if path.suffix != ".lock"]
+        path.unlink()
+        path.write_text("of another helper")
+        thread.join(60)
+        assert not thread.is_alive() and path.exists()
 
 
 def test_many_hooks_at_once_leave_one_helper(project: Path, with_helper: Path) -> None:

@@ -31,6 +31,11 @@ _SNAPSHOT = (
     b'{"type": "file-history-snapshot", "messageId": "m1", "snapshot": {"messageId": "m1", "timestamp": %s,'
     b' "trackedFileBackups": {"a": {"backupFileName": null}}}}\n'
 )
+_PACK = (
+    b"PA\xbd\xb3\x00\x00\x00\x02\x00\x00\x00\xe7\xe8\xc63\xaa-\xf3"
+    + b"\xf5" * 64
+    + b"\x1a\xcd\xdega]\x03j\xe7h\xc0\xd2"
+)
 
 FOUND: dict[str, list[bytes]] = {
     "agent_sessions": [_SESSION % (b'"1"', b"[]", b'"t"', b'""')],
@@ -49,7 +54,10 @@ FOUND: dict[str, list[bytes]] = {
         _FINDING % (b'"i"', b"[[]]", b"[]"),
         _FINDING % (b'"i"', b"[]", b'"\\ud800"'),
         _FINDING % (b'"i"', b"[]", b"[[]]"),
+        _FINDING.replace(b'"path": "p"', b'"path": "p", "state": []') % (b'"i"', b"[]", b"[]"),
+        b'thinning.json\n--part--\n{"at": "2026-01-01T00:00:00+00:00", "over_bytes": [[]]}',
     ],
+    "pack": [_PACK],
     "packed_refs": [b"%s refs/tags/a\0b\n" % (b"1" * 40)],
     "purge_journal": [
         b'{"paths": -1, "objects": [], "secrets": [["00", 1, 2]]}',
@@ -71,6 +79,10 @@ FOUND: dict[str, list[bytes]] = {
         SEPARATOR.join((b"", b"", b"", b'{"created_at": %s}' % each, b"\x80\x04}.")) for each in (_LATE, _EARLY)
     ],
     "training_marker": [b'.holdfast/pins.json\n--part--\n{"schema_version": 1, "steps": [Infinity]}'],
+    "training_state": [
+        b'{"schema_version": 1, "state": {"$dict": [["w", {"$tensor": {"names": ["w"], "kind": "numpy"}}], ["view",'
+        b' {"$tensor": {"of": "w", "kind": "numpy", "offset": 1180591620717411303424, "shape": [2], "stride": [1]}}]]}}'
+    ],
     "turn_log": [b'{"number": Infinity, "changed": true}'],
 }
 """By target."""

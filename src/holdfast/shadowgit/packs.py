@@ -284,6 +284,8 @@ class Pack:
             raise Damaged(f"{self.name} is cut short", remedy=_VERIFY) from None
         if kind == REF_DELTA:
             at, base = at + 20, data[at : at + 20]
+            if len(base) < 20:
+                raise Damaged(f"{self.name} is cut short", remedy=_VERIFY)
         return Header(kind, size, offset + at, base)
 
     def inflate(self, header: Header, deflated: bytes | None = None) -> bytes:

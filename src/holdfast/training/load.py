@@ -140,7 +140,7 @@ def _damage_as_damaged(path: Any) -> Iterator[None]:
     """Raise Damaged in place of the errors that an invalid `state.json` causes."""
     try:
         yield
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
         what = f"{path / STATE} is corrupt ({type(error).__name__}: {error})"
         raise Damaged(what, hint="Use another checkpoint.") from error
 

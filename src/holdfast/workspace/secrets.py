@@ -325,8 +325,9 @@ def _id_before(checkpoint_id: str, ids: Sequence[str]) -> str:
 
 def _is_finding(stored: dict[str, Any]) -> bool:
     """Whether a stored finding has what is used of it."""
-    texts = [stored[name] or "" for name in ("id", "kind", "path", "state", "masked", "checkpoint")]
-    numbers, blobs = (stored["start"], stored["end"], stored["line"] or 0), stored["blobs"]
+    texts = [stored[name] for name in ("id", "kind", "masked", "checkpoint")]
+    texts += [stored[name] for name in ("path", "state") if stored[name] is not None]
+    numbers, blobs = [stored["start"], stored["end"], 0 if stored["line"] is None else stored["line"]], stored["blobs"]
     return (
         _are_texts(texts)
         and all(type(each) is int for each in numbers)

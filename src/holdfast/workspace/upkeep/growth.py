@@ -53,9 +53,11 @@ class Thinned(NamedTuple):
 def read_report(own: Path) -> Thinned | None:
     """Return what thinning did; None if it never ran, or that cannot be read."""
     try:
-        return Thinned(**durable.parse_json((own / REPORT).read_bytes()))
+        found = Thinned(**durable.parse_json((own / REPORT).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
+    expected = Thinned("")
+    return found if all(type(value) is type(each) for value, each in zip(found, expected, strict=True)) else None
 
 
 class Growth(NamedTuple):

@@ -12,6 +12,7 @@ import pytest
 from holdfast import __version__
 from holdfast.cli.group import COMMANDS, SECTIONS
 from holdfast.flow import open_states
+from waiting import settle
 
 from .conftest import Program
 
@@ -69,6 +70,7 @@ def test_a_command_loads_only_its_own_file_and_what_it_needs(holdfast, project, 
 
 
 def test_a_save_of_nothing_new_loads_neither_openssl_nor_dataclasses(holdfast, project):
+    settle(project)  # what is younger is read again
     holdfast("save")
     code = (
         "import sys; from holdfast import Workspace; Workspace('.').save();"

@@ -242,7 +242,7 @@ class TestRunning:
         listed = run("slash", "gemini", "restore")
         assert "Type the checkpoint" in listed and "good" in listed and "good" in run("slash", "gemini", "timeline")
         assert "last save" in run("slash", "gemini", "status")
-        assert "no checkpoint" in run("slash", "gemini", "restore", "--", "nope; touch pwned")
+        assert "'nope;' is neither" in run("slash", "gemini", "restore", "--", "nope; touch pwned")
         assert "no options" in run("slash", "gemini", "restore", "--", "--dry-run a1")
         assert "M a.txt" in run("slash", "gemini", "restore", "--", f"{history(project)[0].id} a.txt")
         assert (project / "a.txt").read_text() == "one\n" and not (project / "pwned").exists()

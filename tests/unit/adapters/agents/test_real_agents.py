@@ -117,7 +117,7 @@ def test_commands_of_claude_code_run_and_nothing_else_does(project: Path) -> Non
     with served(ForClaude) as address:
         claude(address)
         claude(address, prompt="/holdfast:restore nope")
-        assert "there is no checkpoint 'nope'" in shown()
+        assert "'nope' is neither a checkpoint nor a path" in shown()
         claude(address, prompt=f"/holdfast:restore {HOSTILE}")
         claude(address, prompt="/holdfast:undo")
         assert "D made.txt" in shown() and not (project / "made.txt").exists()

@@ -327,7 +327,7 @@ def _goals(measured: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _section(benchmark: Benchmark, found: Mapping[str, Any]) -> str:
-    machine = "; ".join(found["machine"].values())
+    machine = "; ".join(found["machine"][name] for name in sorted(found["machine"]))
     before, after = found["load"]
     stopped = " It was stopped at its time limit: what comes later is missing." if found.get("stopped") else ""
     return (

@@ -28,7 +28,7 @@ def test_a_failed_benchmark_gives_no_figures(benchmarks: Any) -> None:
     assert benchmarks.run(benchmarks.Benchmark("none", ("hook.py", "--no-such-option"), "")) is None
 
 
-def test_a_benchmark_that_takes_too_long_is_stopped_and_keeps_what_it_printed(
+def test_a_slow_benchmark_is_stopped_and_keeps_its_output(
     benchmarks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     script = tmp_path / "slow.py"

@@ -1092,20 +1092,17 @@ class Workspace:
     def next_undo(self) -> Checkpoint | None:
         """Get the safety checkpoint that `undo` would restore; None if there is nothing to undo."""
         with self._reading():
-            done = self._repository.history().done
-            return done[-1] if done else None
+            return self._repository.undo_stack().next_undo
 
     def count_restores(self) -> int:
         """Count the restores that can be undone, and the undos that can be redone."""
         with self._reading():
-            history = self._repository.history()
-            return len(history.done) + len(history.undone)
+            return sum(map(len, self._repository.undo_stack()))
 
     def next_redo(self) -> Checkpoint | None:
         """Get the safety checkpoint that `redo` would restore; None if there is nothing to redo."""
         with self._reading():
-            undone = self._repository.history().undone
-            return undone[-1] if undone else None
+            return self._repository.undo_stack().next_redo
 
     def saves_after(self, checkpoint: Checkpoint) -> int:
         """Count the checkpoints that were saved after another, without those saved before restores."""

@@ -404,17 +404,17 @@ class Restorer:
 
     def undo_request(self) -> RestoreRequest:
         """Return the request that undoes the last restore. NotFound if there is none."""
-        done = self._repository.history().done
-        if not done:
+        safety = self._repository.undo_stack().next_undo
+        if safety is None:
             raise NotFound("there is no restore to undo", remedy=Remedy("no_restore"))
-        return self._reverse("undo", done[-1])
+        return self._reverse("undo", safety)
 
     def redo_request(self) -> RestoreRequest:
         """Return the request that redoes the last undo. NotFound if there is none."""
-        undone = self._repository.history().undone
-        if not undone:
+        safety = self._repository.undo_stack().next_redo
+        if safety is None:
             raise NotFound("there is no undo to redo", remedy=Remedy("list_all"))
-        return self._reverse("redo", undone[-1])
+        return self._reverse("redo", safety)
 
     def _reverse(self, verb: str, safety: Checkpoint) -> RestoreRequest:
         operation = safety.operation

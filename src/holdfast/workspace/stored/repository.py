@@ -1,6 +1,6 @@
 """`Repository`: finds, writes and deletes checkpoints in a store. Does not know the workspace folder."""
 
-# No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
+from __future__ import annotations
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast import durable
 from holdfast.errors import Conflict, Damaged, NotFound, Refused, Remedy, Unavailable
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.model import Uncovered
     from holdfast.shadowgit import ObjectStore, PackWriter
     from holdfast.times import Span
+    from holdfast.workspace.stored.undo_stack import UndoStack
 
 
 LAST_GREEN = "last-green"
@@ -62,18 +63,11 @@ _SHOWN_MAX_CHARS = 100
 _LEAVES = ("found", WITHOUT, REVERT)  # these do not become the head: the folder was never equal to them
 
 
-class History(NamedTuple):
-    """Restores that can be undone and redone, oldest first; each is the safety checkpoint saved before it."""
-
-    done: list[Checkpoint]
-    undone: list[Checkpoint]
-
-
 class Repository:
     """The checkpoints of one store."""
 
     def __init__(
-        self, folder: Path, spelling: Spelling | None = None, parse_time: "Callable[[str], Span] | None" = None
+        self, folder: Path, spelling: Spelling | None = None, parse_time: Callable[[str], Span] | None = None
     ) -> None:
         """`spelling`: how the values of states are stored and read. `parse_time`: with a clock and a time zone, for
         references such as `@10m`; None: there are none."""
@@ -93,7 +87,7 @@ class Repository:
         self.holds = Holds(self.own / "held")
 
     @cached_property
-    def objects(self) -> "ObjectStore":
+    def objects(self) -> ObjectStore:
         """The objects of the checkpoints, and their refs."""
         from holdfast.shadowgit import ObjectStore  # start-up cost: listing checkpoints needs only the refs
 
@@ -229,7 +223,7 @@ class Repository:
             raise Conflict(f"{ref!r} is ambiguous: {some}", hint="Give more of the id.")
         return rows[0] if rows else None
 
-    def _at(self, ref: str, parse_time: "Callable[[str], Span]") -> Row:
+    def _at(self, ref: str, parse_time: Callable[[str], Span]) -> Row:
         """Return the newest save that is not later than `@TIME`. NotFound if all are later, or if that is no time."""
         try:
             moment = parse_time(ref.removeprefix(AT)).end
@@ -275,25 +269,11 @@ class Repository:
                 return parent
         return None
 
-    def history(self) -> History:
+    def undo_stack(self) -> UndoStack:
         """Return what can be undone and redone, from the safety checkpoints in order (P10)."""
-        done: list[Checkpoint] = []
-        undone: list[Checkpoint] = []
-        for row in self.catalog.operations():
-            checkpoint = self.checkpoint(row)
-            verb, target = (
-                (checkpoint.operation.verb, checkpoint.operation.target) if checkpoint.operation else ("", "")
-            )
-            if verb == "restore":
-                done.append(checkpoint)
-                undone.clear()
-            elif verb == "undo":
-                done = [other for other in done if other.id != target]
-                undone.append(checkpoint)
-            elif verb == "redo":
-                undone = [other for other in undone if other.id != target]
-                done.append(checkpoint)
-        return History(done, undone)
+        from holdfast.workspace.stored.undo_stack import undo_stack  # start-up cost: lists do without
+
+        return undo_stack(self.checkpoint(row) for row in self.catalog.operations())
 
     def has_path(self, path: str) -> bool:
         """Whether any checkpoint contains a path. One that is damaged does not count."""
@@ -343,7 +323,7 @@ class Repository:
         everything = TreeReader(self.objects).walk(contents.root)
         return sorted(path for path, entry in everything if not entry.is_folder)
 
-    def uncovered(self, checkpoint: Checkpoint) -> "tuple[Uncovered, ...]":
+    def uncovered(self, checkpoint: Checkpoint) -> tuple[Uncovered, ...]:
         return decode_uncovered(self.objects.blob(self.contents(checkpoint).uncovered))
 
     def rules(self, contents: Contents) -> Mapping[str, JSON]:
@@ -356,7 +336,7 @@ class Repository:
         """Return a number greater than that of any checkpoint, including deleted ones (P10)."""
         return max(greatest_sequence(self.objects.ref_names()), self._floor()) + 1
 
-    def publish(self, writer: "PackWriter", checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
+    def publish(self, writer: PackWriter, checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
         """Publish a checkpoint: its objects, then its ref (the commit point, P3), then the catalog."""
         pack = writer.commit()
         try:
@@ -370,7 +350,7 @@ class Repository:
         self.objects.refresh()
         self.catalog.add(_row(checkpoint, contents, commit.hex(), self.objects), self.objects.ref_mark(checkpoint.id))
 
-    def replace(self, writer: "PackWriter", checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
+    def replace(self, writer: PackWriter, checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
         """Replace the commit of a checkpoint: objects, then the ref (the commit point, P3), then the catalog.
 
         On an error the ref is as it was, if the disk allows it.
@@ -503,7 +483,7 @@ def plain_text(text: str | None) -> str | None:
     return text if text is None else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _row(checkpoint: Checkpoint, contents: Contents, commit: str, objects: "ObjectStore") -> Row:
+def _row(checkpoint: Checkpoint, contents: Contents, commit: str, objects: ObjectStore) -> Row:
     return Row(
         id=checkpoint.id,
         sequence=checkpoint.sequence,

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast import durable, retention
 from holdfast.errors import Remedy, Unavailable
@@ -24,6 +24,7 @@ from holdfast.workspace.stored.history import turn_of
 from holdfast.workspace.stored.object_sink import PackSink
 from holdfast.workspace.stored.record import encode_record, write_commit
 from holdfast.workspace.stored.repository import Repository, store_bytes
+from holdfast.workspace.stored.undo_stack import unremovable
 from holdfast.workspace.upkeep.object_sizes import ObjectSizes
 from holdfast.workspace.upkeep.type_policies import kind_of, read_kinds, with_kinds
 
@@ -105,8 +106,8 @@ class Upkeep:
         found |= {each.id: "pinned" for each in checkpoints.values() if each.pinned}
         found |= {each.id: "named" for each in checkpoints.values() if each.name is not None}
         found |= dict.fromkeys(self._repository.holds.held() & checkpoints.keys(), "held by a running step")
-        history = self._repository.history()
-        for word, safeties in (("an undo", history.done), ("a redo", history.undone)):
+        stack = self._repository.undo_stack()
+        for word, safeties in (("an undo", stack.done), ("a redo", stack.undone)):
             for safety in safeties[-UNDO_STEPS:]:
                 target = safety.operation.target if safety.operation else ""
                 for key in {safety.id, target} & checkpoints.keys():
@@ -115,9 +116,8 @@ class Upkeep:
             entry = Journal(self._repository.own).read()
             for key in (entry.target, entry.safety) if entry else ():
                 found.setdefault(key, "needed by an unfinished restore")
-        steps = _steps(checkpoints)
-        going = _removable(steps, checkpoints.keys() - found.keys())
-        return {step.id: "records what was undone" for step in steps if step.id not in going} | found
+        staying = unremovable(checkpoints.values(), checkpoints.keys() - found.keys())
+        return dict.fromkeys(staying, "records what was undone") | found
 
     def _left(
         self, sizes: ObjectSizes, records: Sequence[Record], removed: list[str], checkpoints: dict[str, Checkpoint]
@@ -254,56 +254,5 @@ def _left_alone(
 ) -> dict[str, str]:
     """Return what stays although the policy does not keep it, and why."""
     stays = {} if only is None else {key: "not in the plan" for key in found.removed if key not in only}
-    steps = _steps(checkpoints)
-    going = _removable(steps, set(found.removed) - stays.keys())
-    return {step.id: "records what was undone" for step in steps if step.id not in going | found.kept.keys()} | stays
-
-
-def _steps(checkpoints: dict[str, Checkpoint]) -> list[_Step]:
-    """The safety checkpoints, oldest first."""
-    return [
-        _Step(each.id, each.operation.verb, each.operation.target) for each in checkpoints.values() if each.operation
-    ]
-
-
-class _Step(NamedTuple):
-    """A safety checkpoint: the operation before which it was saved."""
-
-    id: str
-    verb: str
-    target: str
-
-
-def _removable(steps: Sequence[_Step], wanted: Container[str]) -> set[str]:
-    """Return which of the wanted safety checkpoints may go; `steps` are all of them, oldest first.
-
-    What can be undone follows from all safety checkpoints in order (`Repository.history`): a restore or a redo can be
-    undone until an undo names it; an undo can be redone until a redo names it or another restore is made. So an undo
-    must stay while what it reverted stays, and so must the restore that ended what could be redone. If they are deleted
-    in this order, the rest can be undone and redone as before at every moment (P3).
-    """
-    last_restore = max((at for at, step in enumerate(steps) if step.verb == "restore"), default=-1)
-    done: set[str] = set()
-    undone: set[str] = set()
-    going: set[str] = set()
-    for at, step in enumerate(steps):
-        is_ended = at < last_restore  # a later restore ends what can be redone by now
-        if step.id in wanted and not _tells(step, done, set() if is_ended else undone):
-            going.add(step.id)
-        elif step.verb == "restore":
-            done.add(step.id)
-            undone.clear()
-        elif step.verb == "undo":
-            done.discard(step.target)
-            undone.add(step.id)
-        elif step.verb == "redo":
-            undone.discard(step.target)
-            done.add(step.id)
-    return going
-
-
-def _tells(step: _Step, done: Container[str], undone: set[str]) -> bool:
-    """Whether, without this step, something earlier would wrongly become undoable or redoable again."""
-    if step.verb == "restore":
-        return bool(undone)
-    return step.target in (done if step.verb == "undo" else undone if step.verb == "redo" else ())
+    staying = unremovable(checkpoints.values(), set(found.removed) - stays.keys())
+    return {key: "records what was undone" for key in staying if key not in found.kept} | stays

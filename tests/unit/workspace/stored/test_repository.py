@@ -15,7 +15,7 @@ from holdfast.testing.faulty_disks import every_point
 
 
 def history(ws: Workspace) -> tuple[list[str], list[str]]:
-    found = ws._repository.history()
+    found = ws._repository.undo_stack()
     return [each.id for each in found.done], [each.id for each in found.undone]
 
 

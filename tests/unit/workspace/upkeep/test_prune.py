@@ -165,8 +165,8 @@ class TestHistory:
         done = ws.restore(five[2]).undo_id
         policy = Policy(keep_last=0, by_kind={"safety": Policy(keep_every=int(undone[1:].partition("-")[0]))})
         assert ws.prune(policy, dry_run=False).kept[undo] == "records what was undone"
-        history = ws._repository.history()
-        assert (ids(history.done), ids(history.undone)) == ([done], [])
+        stack = ws._repository.undo_stack()
+        assert (ids(stack.done), ids(stack.undone)) == ([done], [])
 
     def test_undone_restore_goes_though_an_earlier_one_stays(
         self, project: Any, ws: Workspace, five: list[str]
@@ -178,8 +178,8 @@ class TestHistory:
         (project.root / "large").unlink()
         last = ws.restore(five[3]).undo_id
         done = ws.prune(Policy(max_bytes=50_000), dry_run=False)
-        assert undone in ids(done.removed) and undo not in ids(ws._repository.history().undone)
-        assert ids(ws._repository.history().done) == [first, last]
+        assert undone in ids(done.removed) and undo not in ids(ws._repository.undo_stack().undone)
+        assert ids(ws._repository.undo_stack().done) == [first, last]
         assert packs_bytes(ws) < 50_000
 
     def test_restores_that_nobody_undoes_do_not_gather_for_ever(

@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.workspace.upkeep.prune import _removable, _Step
+from holdfast.model import Operation
+from holdfast.workspace.stored.undo_stack import undo_stack, unremovable
 
 
-def history(steps: Sequence[_Step]) -> tuple[list[str], list[str]]:
+class Safety(NamedTuple):
+    """As much of a safety checkpoint as the undo stack needs."""
+
+    id: str
+    operation: Operation
+
+    @property
+    def verb(self) -> str:
+        return self.operation.verb
+
+    @property
+    def target(self) -> str:
+        return self.operation.target
+
+
+def stack_of(steps: list[Any]) -> tuple[list[str], list[str]]:
+    done, undone = undo_stack(steps)
+    return [each.id for each in done], [each.id for each in undone]
+
+
+def removable(steps: list[Any], wanted: set[str]) -> set[str]:
+    return {step.id for step in steps} - {*unremovable(steps, wanted)}
+
+
+def history(steps: Sequence[Safety]) -> tuple[list[str], list[str]]:
     """What can be undone and what can be redone, as docs/glossary.md has it."""
     done: list[str] = []
     undone: list[str] = []
@@ -25,23 +51,24 @@ def history(steps: Sequence[_Step]) -> tuple[list[str], list[str]]:
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> list[_Step]:
+def lives(draw: st.DrawFn) -> list[Safety]:
     """What somebody did, one after the other."""
-    steps: list[_Step] = []
+    steps: list[Safety] = []
     for number in range(draw(st.integers(0, 25))):
         done, undone = history(steps)
         verbs = ["restore", "found"] + ["undo"] * bool(done) + ["redo"] * bool(undone)
         verb = draw(st.sampled_from(verbs))
         target = done[-1] if verb == "undo" else undone[-1] if verb == "redo" else "some save"
-        steps.append(_Step(f"{number}", verb, target))
+        steps.append(Safety(f"{number}", Operation(verb, target)))
     return steps
 
 
 @given(lives(), st.data())
-def test_what_stays_can_be_undone_and_redone_as_before(steps: list[_Step], data: st.DataObject) -> None:
+def test_what_stays_can_be_undone_and_redone_as_before(steps: list[Safety], data: st.DataObject) -> None:
     wanted = {step.id for step in steps if data.draw(st.booleans())}
     done, undone = history(steps)
-    going = _removable(steps, wanted)
+    assert stack_of(steps) == (done, undone)
+    going = removable(steps, wanted)
     assert going <= wanted
     left = list(steps)
     for step in [step for step in steps if step.id in going]:
@@ -52,10 +79,10 @@ def test_what_stays_can_be_undone_and_redone_as_before(steps: list[_Step], data:
 
 
 @given(lives())
-def test_what_nobody_can_undo_or_redo_goes_whatever_lies_between(steps: list[_Step]) -> None:
+def test_what_nobody_can_undo_or_redo_goes_whatever_lies_between(steps: list[Safety]) -> None:
     """So that restores and undos, again and again, do not gather for ever above one that stays."""
     done, undone = history(steps)
     wanted = {step.id for step in steps} - {*done, *undone}
-    going = _removable(steps, wanted)
+    going = removable(steps, wanted)
     ends = [step.id for step in steps if step.verb == "restore"][-1:]
     assert wanted - going <= {*ends}, "only the last restore may have to tell that nothing can be redone"

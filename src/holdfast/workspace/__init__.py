@@ -17,12 +17,12 @@ The folder is looked at by `capture`, written down by `stored`, and brought back
     moved_folder, stores  the store of a folder that was moved; every store of this user
     config, config_file           the configuration; its keys, checked by msgspec
     secrets     keys and passwords in what was saved
-    git_losses, git_rescue, git_objects  what the user's git lost; bringing it back; holding its objects meanwhile
+    git_losses, git_rescue  what the user's git lost; bringing it back
     git_settings  which settings of a removed repository come back
     search, blame, why, status  reading checkpoints; where things stand
     guard, bisect, dependencies  run something under a checkpoint; at one after the other, with what is installed
-    check, check_process  the command that says whether a checkpoint is good; the process that runs it after a turn
-    background  processes that go on when this one ends
+    check       the command that says whether a checkpoint is good
+    background  what follows a save in a process of its own: thinning, holding objects of git, checks
     export, import_checkpoint    a checkpoint into a folder of its own; from another store
     imports     checkpoints that other tools made
 """

@@ -261,14 +261,12 @@ class Workspace:
         Returns what to tell the user: large new files, each once, and a store that grows fast, once a day. The command
         line and the hooks of agents call this; a program that only uses `Workspace` decides itself what is deleted.
         """
-        from holdfast.workspace.upkeep.growth import Saved, after_save
+        from holdfast.workspace.upkeep.growth import Saved, after_save, start_holding
 
         large = self._engine.saver.take_large_files()
         now = self._clock().timestamp()
         saved = Saved(self.path, self.store, now, large, self._reopening, self._environ)
         if self._engine.saver.git.is_wanting and not self._hold_git():
-            from holdfast.workspace.git_objects import start_holding  # start-up cost: seldom needed
-
             start_holding(saved)
         return after_save(saved)
 
@@ -1258,7 +1256,7 @@ class Workspace:
 
         if self.check_command is not None and check.is_wanted(self._repository.own):
             told = {"path": os.fspath(self.path), "store": os.fspath(self.store), **self._reopening}
-            background.start("holdfast.workspace.check_process", told, self._environ)
+            background.start("check", told, self._environ)
 
     def allow_check(self, command: str | None) -> None:
         """Allow a command to be run by `check`, in this workspace; None: none. Only a person should decide this: it

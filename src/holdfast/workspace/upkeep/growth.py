@@ -1,4 +1,4 @@
-"""What follows a save: start thinning if it is due, and say what makes a store grow, before it hurts.
+"""What follows a save: start what is due in a process of its own, and say what makes a store grow, before it hurts.
 
 `after_save` is not in the path of a hook: the helper calls it once the agent has its answer. What it has to say then
 waits in a file for the next hook that can show it.
@@ -9,7 +9,6 @@ waits in a file for the next hook that can show it.
 import contextlib
 import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +28,7 @@ _FILE = "growth.json"
 _NOTICE = "notice.txt"
 _NAMED_MOST = 500
 _SHOWN_MOST = 3
+_STARTED = b"started\n"
 
 
 class Thinned(NamedTuple):
@@ -137,7 +137,7 @@ def _after_save(saved: Saved) -> list[Notice]:
         known = _sampled(before, now, size)
         if _is_due(known, now, size):
             known = known._replace(run_at=now, run_bytes=size)
-            start_detached(saved, "holdfast.workspace.upkeep.growth")
+            _start("thin", saved)
     new = [path for path in saved.large if path not in known.named]
     notices = [Notice(_large_message(path, saved.large[path])) for path in new]
     known = known._replace(named=[*known.named, *new][-_NAMED_MOST:])
@@ -244,34 +244,23 @@ def take_notice(store: Path) -> str:
     return text.replace("\n", " ")
 
 
-# thinning in a process of its own
+# in a process of its own
 
 
-def start_detached(saved: Saved, module: str) -> None:
-    """Run a module on a workspace in a process of its own: neither this process nor an agent waits for it."""
+def start_holding(saved: Saved) -> None:
+    """Start holding objects of the user's git, unless that was done a short while ago."""
+    from holdfast.workspace.capture.git_hold import AGAIN_S, SLOW  # start-up cost: seldom needed
+
+    note = saved.store / "holdfast" / SLOW
+    try:
+        if note.read_bytes() == _STARTED and 0 <= saved.now - note.stat().st_mtime < AGAIN_S:
+            return
+        durable.write_atomically(note, _STARTED, via=note.with_suffix(".tmp"), sync=False)
+    except OSError:
+        return  # nothing was too slow, or the disk refuses
+    _start("hold_git", saved)
+
+
+def _start(job: str, saved: Saved) -> None:
     told = {"path": os.fspath(saved.path), "store": os.fspath(saved.store), **saved.reopening}
-    background.start(module, told, saved.environ)
-
-
-def thin(path: str, store: str, *, allow_home: bool, trust_store: bool) -> None:
-    """Thin a store as the configuration of its folder says; if that is invalid, not at all (P1)."""
-    from holdfast.workspace.config import read_settings
-    from holdfast.workspace.workspace import Workspace
-
-    settings = read_settings(path)
-    if settings.thinning is False:
-        return
-    policy = None if settings.thinning is True else settings.thinning
-    workspace = Workspace(path, store=store, create=False, allow_home=allow_home, trust_store=trust_store)
-    workspace.thin(policy, keep=settings.retention)
-
-
-def _main() -> None:
-    os.chdir("/")
-    background.give_way()
-    with contextlib.suppress(HoldfastError, OSError):  # `status` has what went wrong
-        thin(**json.loads(sys.argv[1]))
-
-
-if __name__ == "__main__":
-    _main()
+    background.start(job, told, saved.environ)

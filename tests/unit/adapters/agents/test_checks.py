@@ -201,7 +201,7 @@ class TestAfterATurn:
 class TestKill:
     def _start(self, ws: Workspace, project: Path) -> subprocess.Popen[bytes]:
         told = {"path": str(project), "store": str(ws.store), "allow_home": False, "trust_store": False}
-        words = [sys.executable, "-P", "-m", "holdfast.workspace.check_process", json.dumps(told)]
+        words = [sys.executable, "-P", "-m", "holdfast.workspace.background", "check", json.dumps(told)]
         return subprocess.Popen(words, start_new_session=True)
 
     @pytest.mark.parametrize("victim", ["checker", "all"])

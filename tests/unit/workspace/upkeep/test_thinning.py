@@ -18,7 +18,8 @@ import pytest
 from holdfast import Checkpoint, Conflict, Damaged, Refused, Workspace, durable
 from holdfast.retention import AUTOMATIC, Policy
 from holdfast.testing.faulty_disks import CountingDisk, DiskCall
-from holdfast.workspace.upkeep.growth import Thinned, read_report, thin
+from holdfast.workspace import background
+from holdfast.workspace.upkeep.growth import Thinned, read_report
 from holdfast.workspace.upkeep.thinning import MAX_BYTES, MIN_CAP_BYTES, STEP_S, Thinner, _Needed, default_cap
 
 START = datetime(2026, 1, 1, 9, tzinfo=UTC)
@@ -477,7 +478,7 @@ class TestConfigured:
     def run(self, scene: Scene, text: str) -> int:
         (scene.project.root / "holdfast.toml").write_text(text)
         before = len(scene.ids())
-        thin(str(scene.project.root), str(scene.project.store), allow_home=False, trust_store=False)
+        background.thin(str(scene.project.root), store=str(scene.project.store), allow_home=False, trust_store=False)
         return before - len(scene.ids())
 
     def test_default(self, scene: Scene) -> None:

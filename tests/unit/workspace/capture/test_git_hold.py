@@ -19,13 +19,13 @@ from holdfast.adapters.agents.hook import open_workspace
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.scan import git_refs
 from holdfast.shadowgit import FILE_MODE, ObjectKind, TreeEntry, encode_tree
-from holdfast.workspace import Workspace, git_objects
+from holdfast.workspace import Workspace, background
 from holdfast.workspace.capture import git_hold
 from holdfast.workspace.git_losses import read_recorded
 from holdfast.workspace.stored.git_data import GitData, GitPack, extract, file_entry, read_git_data, write_git_data
 from holdfast.workspace.stored.object_sink import PackSink
 from holdfast.workspace.stored.record import write_commit
-from holdfast.workspace.upkeep.growth import Saved
+from holdfast.workspace.upkeep.growth import Saved, start_holding
 from waiting import wait_for
 
 
@@ -279,8 +279,8 @@ def test_slow_git_is_left_to_a_process_of_its_own(
 ) -> None:
     """The real process, started once; it waits for nothing but git."""
     started = []
-    start = git_objects.start_detached
-    monkeypatch.setattr(git_objects, "start_detached", lambda *args: (started.append(args), start(*args)))
+    start = background.start
+    monkeypatch.setattr(background, "start", lambda *args: (started.append(args), start(*args)))
     with monkeypatch.context() as patch:
         patch.setattr(git_hold.GitHolder, "_left", lambda self: 0.000_001 if self._deadline else None)
         workspace.save()
@@ -305,7 +305,7 @@ def test_process_for_slow_git_holds_what_was_configured(folder: Path, workspace:
     _commit(folder, "large")
     workspace.defer_git()
     workspace.save()
-    git_objects.hold(str(folder), str(workspace.store), allow_home=False, trust_store=False)
+    background.hold_git(str(folder), store=str(workspace.store), allow_home=False, trust_store=False)
     assert "more than 1,024 bytes" in workspace.git_losses().not_held
 
 
@@ -314,13 +314,13 @@ def test_process_for_slow_git_is_started_again_after_a_while(
 ) -> None:
     """One that was killed leaves the note that it was started."""
     started = []
-    monkeypatch.setattr(git_objects, "start_detached", lambda *args: started.append(args))
+    monkeypatch.setattr(background, "start", lambda *args: started.append(args))
     note = workspace.store / "holdfast" / "git-slow"
     workspace.save()
     note.write_bytes(b"")
     for now, count in ((0.0, 1), (60.0, 1), (599.0, 1), (601.0, 2), (-5.0, 3)):
         saved = Saved(folder, workspace.store, now + 1_800_000_000, {}, {}, {})
-        git_objects.start_holding(saved)
+        start_holding(saved)
         assert len(started) == count
         os.utime(note, (1_800_000_000,) * 2)
 

@@ -34,6 +34,7 @@ NO_CONTENT = b"\1" * 20  # a special file
 _LEAST = -(1 << 63)
 Rows: TypeAlias = "array[int] | list[int]"
 _VERSION = 5
+# The columns are written as they are in memory: a cache on a shared disk may come from a machine of another byte order.
 _MAGIC = b"holdfast scan %d " % _VERSION + byteorder.encode() + b"\n"
 OLD_CACHES = tuple(b"holdfast scan %d " % version for version in range(1, _VERSION))
 """How caches of earlier versions begin: not read, and not damaged."""
@@ -197,7 +198,7 @@ class Folder:
         self.contents[20 * place : 20 * place] = UNKNOWN
         self.rows[WIDTH * place : WIDTH * place] = columns([0] * WIDTH)  # type: ignore[assignment]  # as in set_status
         self.set_status(place, status, flags)
-        self.record, self.trusted = b"", False
+        self.record, self.trusted = b"", False  # P2: `key` is older than this name; it is listed again
         return place
 
     def content(self, place: int) -> bytes:

@@ -102,10 +102,10 @@ class Judge:
                 self._skip_folder(name, path, Reason.IGNORED_MANY, rule)
 
     def _skip_folder(self, name: str, path: str, reason: Reason, rule: str) -> None:
-        if self._walk.wanted.folder(path, hard=reason is Reason.EXCLUDED):
+        if self._walk.wanted.folder(path, hard=reason is Reason.EXCLUDED):  # P1: it holds what must be saved
             self._folder.folders.append(name)
             self.contexts[name] = (_PARTLY_HARD if reason is Reason.EXCLUDED else _PARTLY) + rule
-        self._folder.skipped[name] = (reason, rule)
+        self._folder.skipped[name] = (reason, rule)  # P4: also where some of it is saved
 
     def _is_dependency(self, name: str) -> bool:
         if name in DEPENDENCY_FOLDERS:
@@ -126,7 +126,7 @@ class Judge:
             judged, size = join(folder.path, database), self._size(database)
         if self._partly:
             if not self._is_wanted(path, judged, hard=self._hard):
-                return
+                return  # as in `_add_folder`, the rule is reported with the folder above
         else:
             verdict = self._rules.decide(judged, is_dir=False)
             kind = verdict.kind if verdict else None
@@ -182,5 +182,6 @@ def _known_content(old: Folder, place: int, status: os.stat_result) -> bytes:
 
 def young(status: os.stat_result, now: int) -> int:
     """YOUNG if a change after this scan could leave the same times (P2): the next scan then does not trust them."""
+    # a whole number of seconds: perhaps of a file system that stores no more than that
     slack = _SLACK_NS if status.st_ctime_ns % 1_000_000_000 else _COARSE_SLACK_NS
     return YOUNG if status.st_ctime_ns > now - slack else 0

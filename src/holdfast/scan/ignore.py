@@ -173,7 +173,7 @@ class Rules:
         user's `core.excludesFile` start from here. info_exclude is heeded only with it.
         """
         if not (gitignore or holdfastignore or repository):
-            return self
+            return self  # P8: most folders share their rules, which are parsed once
         soft = _layers((_GITIGNORE, folder, gitignore))
         if repository:
             soft += _layers((_INFO, folder, info_exclude), (_USER, folder, self._excludes_file))
@@ -195,7 +195,7 @@ class Rules:
         name = path[path.rfind("/") + 1 :]
         if self._filter is None:
             self._filter = _Filter.any_of([layer.filter for layer in self._hard + self._soft])
-        if self._filter.passes(path, name):
+        if self._filter.passes(path, name):  # P8: most paths are settled without any pattern
             for layer in self._hard + self._soft:
                 pattern = layer.match(path, name, is_dir)
                 if pattern is not None:
@@ -247,6 +247,7 @@ _USER = "core.excludesFile"
 
 
 def _layers(*sources: tuple[str, str, bytes | None], seen_as: str = "") -> tuple[_Layer, ...]:
+    # an ignore file above the limit has no rules; `Walk._ignore_file` reports it (P4)
     return tuple(
         _Layer(kind, folder, text, seen_as) for kind, folder, text in sources if text and len(text) <= MAX_IGNORE_BYTES
     )

@@ -111,6 +111,7 @@ class Walk:
             if not self._met_too_early():
                 break  # P6: else a git directory is among the folders; walk again, knowing of it
             self.listing = Listing(self.listing.owner, self.listing.device, self._swept)
+        # last: which ignored files are saved depends on how large all of them together are
         hold_to_total(self.listing, self.wanted, self.limits.total_max_bytes)
         return self.listing
 
@@ -130,6 +131,7 @@ class Walk:
     def _adopt(self, path: str, rules: Rules, context: str) -> bool:
         """Take a folder and all below it as the sweep found them: for each of them `_reuse` would say so."""
         folders, swept = self.listing.folders, self._swept
+        # Above a mount, `_visit` has to leave it out (P4): the times of a folder do not show what is mounted below.
         if swept is None or context or path in self._above_mounts or not isinstance(folders, ScannedFolders):
             return False
         number = swept.number(path)
@@ -350,7 +352,7 @@ class Walk:
     ) -> tuple[Folder, Rules, dict[str, str]] | None:
         self._has_listed = True
         with os.scandir(fd) as entries:
-            found = sorted(entries, key=_name)
+            found = sorted(entries, key=_name)  # `Folder.place` searches by halves; the same names, the same columns
         names = {entry.name for entry in found}
         is_git = self._is_git(path, fd, names)
         if is_git and path and user_git.is_all_git(split(path)[1], names):
@@ -458,6 +460,8 @@ class Walk:
 
 def _is_reusable(old: Folder, context: str) -> bool:
     """Whether a folder of the cache may be used again where its status is the same."""
+    # P6: whether it is a git directory depends on what its files contain, not on their names. Of a folder of which only
+    # some entries are saved, which ones can change without it.
     return old.trusted and old.context == context and not old.like_git and not (context and is_partly(context))
 
 
@@ -493,7 +497,7 @@ def mounts_below(root: bytes) -> frozenset[str]:
     try:
         with open("/proc/self/mountinfo", "rb") as table:
             for line in table:
-                where = line.split(b" ", 5)[4]
+                where = line.split(b" ", 5)[4]  # the fifth field, see proc_pid_mountinfo(5)
                 if b"\\" in where:  # the kernel writes \\040
                     where = where.decode("unicode_escape").encode("latin-1")
                 if where.startswith(prefix):

@@ -118,7 +118,7 @@ class Planner:
             self._leave(item)
         for path in self._scope.paths or ():
             self._ask_for(path)
-        self._block_whole_databases()
+        self._block_whole_databases()  # after everything that blocks: any file of a database blocks the others
         for path in [path for path in self._changes if _nearest(path, self._blocked)]:
             del self._changes[path]
         changes = dict(sorted(self._changes.items()))
@@ -330,7 +330,7 @@ class Planner:
         return True
 
     def _holds_ignored(self, path: str) -> bool:
-        """Block a path where there is a folder with ignored files: those are not removed."""
+        """Block a path where there is a folder with ignored files: those are not removed (P1)."""
         below = f"{path}/"
         for folder, listed in self._present.listing.folders.items():
             if not (folder == path or folder.startswith(below)) or not (listed.context or listed.ignored_count):
@@ -463,7 +463,7 @@ class Planner:
             kept=dict(sorted(self._shown_kept().items())),
             blocked=dict(sorted(self._blocked.items())),
             missing=self._missing(),
-            bytes_to_write=0,
+            bytes_to_write=0,  # `Restorer` counts them; not part of the digest
             digest=digest.hexdigest(),
         )
 

@@ -48,7 +48,7 @@ def show(request: Request) -> Answer:
     }
 
     def document() -> dict[str, Any]:
-        items = [_document(row.store) for row in rows]
+        items = [row.store.document() for row in rows]
         return {"items": items, "next": None, "store_bytes": total, "locations": [each[1] for each in others]}
 
     return Answer("home.html", values, document)
@@ -65,18 +65,3 @@ def _hooks(store: StoreInfo) -> list[HookLife]:
 
 def _described(place: NamedLocation) -> tuple[NamedLocation, dict[str, Any]]:
     return place, {"kind": place.kind.name, "address": place.shown, "project": place.project or None}
-
-
-def _document(store: StoreInfo) -> dict[str, Any]:
-    """As `holdfast workspaces --json` prints it."""
-    return {
-        "name": store.name,
-        "folder": store.folder,
-        "gone": store.is_gone,
-        "moved_to": store.moved_to or None,
-        "store": str(store.store),
-        "checkpoints": store.checkpoints,
-        "last_save": store.last_save.isoformat() if store.last_save else None,
-        "last_use": store.last_use.isoformat(),
-        "store_bytes": store.store_bytes,
-    }

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from holdfast import durable
 from holdfast.errors import Conflict, HoldfastError, NotFound
+from holdfast.model import JSON
 from holdfast.workspace.moved_folder import find_new_place
 from holdfast.workspace.status import disk_bytes
 from holdfast.workspace.store_paths import owner_of, stores_root
@@ -43,6 +44,20 @@ class StoreInfo(NamedTuple):
     def is_unused(self, now: datetime) -> bool:
         """Whether it is gone and so long unused that it may be removed without being named."""
         return self.is_gone and now - self.last_use >= KEPT_FOR
+
+    def document(self) -> dict[str, JSON]:
+        """As JSON: `holdfast workspaces --json`, and the page in the browser."""
+        return {
+            "name": self.name,
+            "folder": self.folder,
+            "gone": self.is_gone,
+            "moved_to": self.moved_to or None,
+            "store": str(self.store),
+            "checkpoints": self.checkpoints,
+            "last_save": self.last_save.isoformat() if self.last_save else None,
+            "last_use": self.last_use.isoformat(),
+            "store_bytes": self.store_bytes,
+        }
 
 
 class RemovedStores(NamedTuple):

@@ -54,7 +54,7 @@ def workspaces(app: App, *, named: tuple[str, ...], removes: bool, dry_run: bool
     if dry_run or yes or named:
         raise click.UsageError("FOLDER, --dry-run and --yes go with --remove-gone")
     if app.json:
-        app.items(map(_document, found), store_bytes=sum(each.store_bytes for each in found))
+        app.items(map(StoreInfo.document, found), store_bytes=sum(each.store_bytes for each in found))
         return Exit.DONE
     values.table(_COLUMNS, [_row(each) for each in found])
     if not found:
@@ -87,7 +87,7 @@ def _named(gone: list[StoreInfo], named: tuple[str, ...]) -> list[StoreInfo]:
 def _remove(app: App, gone: list[StoreInfo], kept: int, *, dry_run: bool, yes: bool) -> int:
     """Remove stores, after asking. `kept`: how many others are too recent to be removed without being named."""
     total = sum(each.store_bytes for each in gone)
-    plan = {"removed": [_document(each) for each in gone], "bytes_freed": total, "kept": kept}
+    plan = {"removed": [each.document() for each in gone], "bytes_freed": total, "kept": kept}
     if kept and not app.json:
         again = app.typed("workspaces", "--remove-gone", "FOLDER")
         recent = f"{render.count(kept, 'store')} used in the last {KEPT_FOR.days} days"
@@ -105,7 +105,7 @@ def _remove(app: App, gone: list[StoreInfo], kept: int, *, dry_run: bool, yes: b
     app.confirm("Delete these checkpoints for good?", yes=yes)
     done = remove_gone(gone, os.environ)
     if app.json:
-        result = {"removed": [_document(each) for each in done.removed], "bytes_freed": done.bytes_freed}
+        result = {"removed": [each.document() for each in done.removed], "bytes_freed": done.bytes_freed}
         app.document({"plan": plan, "result": result | {"failed": done.failed}})
     else:
         what = render.count(len(done.removed), "store")
@@ -126,17 +126,3 @@ def _show(gone: list[StoreInfo], total: int, tell: Callable[[str], None]) -> Non
 def _row(each: StoreInfo) -> tuple[Any, ...]:
     state = "gone" if each.is_gone else f"now {each.moved_to}" if each.moved_to else ""
     return each.folder, state, each.checkpoints, each.store_bytes, each.last_save, each.last_use
-
-
-def _document(each: StoreInfo) -> dict[str, Any]:
-    return {
-        "name": each.name,
-        "folder": each.folder,
-        "gone": each.is_gone,
-        "moved_to": each.moved_to or None,
-        "store": str(each.store),
-        "checkpoints": each.checkpoints,
-        "last_save": each.last_save.isoformat() if each.last_save else None,
-        "last_use": each.last_use.isoformat(),
-        "store_bytes": each.store_bytes,
-    }

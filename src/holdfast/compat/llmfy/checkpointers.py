@@ -31,6 +31,15 @@ DEFAULT_MAX_STATE_BYTES = 25 * 1024 * 1024
 _MOST_STATE_BYTES = 1 << 40
 _IN_MEMORY = ("", "/", "/:memory:")
 """What follows `sqlite://` in an SQLAlchemy URL without a file."""
+REPLACEMENTS = {
+    "BaseCheckpointer": "holdfast.flow.BaseCheckpointer",
+    "Checkpoint": "holdfast.flow.Checkpoint",
+    "CheckpointMetadata": "holdfast.flow.CheckpointMetadata",
+    "InMemoryCheckpointer": "holdfast.flow.InMemoryCheckpointer",
+    "RedisCheckpointer": "holdfast.flow.RedisCheckpointer",
+    "SQLCheckpointer": "holdfast.flow.open_checkpointer",
+}
+"""What to import instead of each name: the modules that have them deprecate them."""
 
 
 class BaseCheckpointer(flow.BaseCheckpointer):

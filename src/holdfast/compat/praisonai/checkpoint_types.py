@@ -10,6 +10,16 @@ from enum import Enum
 from typing import Any
 
 MAX_FILE_SIZE = 2 * 1024 * 1024
+REPLACEMENTS = {
+    "Checkpoint": "holdfast.Checkpoint",
+    "CheckpointConfig": "holdfast.workspace.CheckpointConfig",
+    "CheckpointDiff": "holdfast.CheckpointDiff",
+    "CheckpointEvent": "holdfast.workspace.CheckpointEvent",
+    "CheckpointResult": "holdfast.Checkpoint (`save` returns it, and raises its errors)",
+    "CheckpointService": "holdfast.workspace.CheckpointService",
+    "FileDiff": "holdfast.CheckpointDiff (its added_files, modified_files and deleted_files)",
+}
+"""What to import instead of each name: the modules that have them deprecate them."""
 _EXCLUDED = (".git", ".praisonai", "__pycache__", "*.pyc", ".env", "node_modules", ".venv", "venv", "*.log")
 
 

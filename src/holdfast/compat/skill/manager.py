@@ -12,6 +12,16 @@ from typing import Any
 from holdfast import project
 from holdfast.model import JSON
 
+REPLACEMENTS = {
+    "Checkpoint": "holdfast.project.Checkpoint",
+    "CheckpointManager": "holdfast.project.CheckpointManager",
+    "CheckpointType": "holdfast.project.CheckpointType",
+    "FeatureState": "holdfast.project.FeatureState",
+    "GitSnapshot": "holdfast.project.CheckpointManager (`create_checkpoint` records `git_state`)",
+    "GitState": "holdfast.project.GitState",
+    "StateSnapshot": "holdfast.project.CheckpointManager (`create_checkpoint` records `feature_state`)",
+}
+"""What to import instead of each name: the modules that have them deprecate them."""
 _Path = str | os.PathLike[str]
 
 

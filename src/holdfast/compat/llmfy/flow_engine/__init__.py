@@ -2,6 +2,7 @@
 
 from holdfast.compat.deprecation import deprecate
 from holdfast.compat.llmfy.checkpointers import (
+    REPLACEMENTS,
     BaseCheckpointer,
     InMemoryCheckpointer,
     RedisCheckpointer,
@@ -10,12 +11,4 @@ from holdfast.compat.llmfy.checkpointers import (
 
 __all__ = ["BaseCheckpointer", "InMemoryCheckpointer", "RedisCheckpointer", "SQLCheckpointer"]
 
-deprecate(
-    __name__,
-    {
-        "BaseCheckpointer": "holdfast.flow.BaseCheckpointer",
-        "InMemoryCheckpointer": "holdfast.flow.InMemoryCheckpointer",
-        "RedisCheckpointer": "holdfast.flow.RedisCheckpointer",
-        "SQLCheckpointer": "holdfast.flow.open_checkpointer",
-    },
-)
+deprecate(__name__, {name: REPLACEMENTS[name] for name in __all__})

@@ -1,13 +1,8 @@
 """`llmfy.flow_engine.checkpointer.sql_checkpointer`."""
 
 from holdfast.compat.deprecation import deprecate
-from holdfast.compat.llmfy.checkpointers import SQLCheckpointer
+from holdfast.compat.llmfy.checkpointers import REPLACEMENTS, SQLCheckpointer
 
 __all__ = ["SQLCheckpointer"]
 
-deprecate(
-    __name__,
-    {
-        "SQLCheckpointer": "holdfast.flow.open_checkpointer",
-    },
-)
+deprecate(__name__, {name: REPLACEMENTS[name] for name in __all__})

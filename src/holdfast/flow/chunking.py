@@ -163,16 +163,14 @@ class Chunker:
         self.parts: dict[bytes, PartContent] = {}
         self.names: set[bytes] = set()
 
-    def chunk(
-        self, state: Any, memory: ChunkedValue | None, *, where: str = "state"
-    ) -> tuple[SegmentGroup, ChunkedValue | None, list[bytes]]:
+    def chunk(self, state: Any, memory: ChunkedValue | None) -> tuple[SegmentGroup, ChunkedValue | None, list[bytes]]:
         """The segments of a state, what to remember of it, and the encoded state in consecutive pieces.
 
         Refused if something in it cannot be stored.
         """
-        elements = self._elements(state, where, memory)
+        elements = self._elements(state, "state", memory)
         if elements is None:
-            encoded = [self._encode(state, where)]
+            encoded = [self._encode(state, "state")]
             inside = self._inside(state, encoded[0], memory)
         else:
             encoded = [_map_header(len(elements)), *elements]

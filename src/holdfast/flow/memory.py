@@ -7,9 +7,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from holdfast.durable.closing import Closing
 from holdfast.flow import store
 from holdfast.flow.store import (
     ANYTHING,
@@ -45,7 +45,7 @@ class _Tenant:
     writes: dict[Place, dict[tuple[str, int], WriteRow]] = field(default_factory=dict)
 
 
-class MemoryStore:
+class MemoryStore(Closing):
     """A store that ends with its process. Other tenants of the same memory are opened with `for_tenant`."""
 
     def __init__(self, tenant: str = "") -> None:
@@ -320,11 +320,3 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing to do: the memory is freed with the last reference."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

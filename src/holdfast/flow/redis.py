@@ -11,8 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 from urllib.parse import quote, unquote_to_bytes
 
 import redis
@@ -20,6 +19,7 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
+from holdfast.durable.closing import Closing
 from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.flow import store
 from holdfast.flow.store import (
@@ -56,7 +56,7 @@ class _Changing(Unavailable):
     """No node of a cluster serves the slot of the tenant: it is being moved, or a replica is about to take over."""
 
 
-class RedisStore:
+class RedisStore(Closing):
     """One tenant of one Redis server or cluster; in a cluster, all data of a tenant is on one node."""
 
     def __init__(
@@ -367,14 +367,6 @@ class RedisStore:
     def close(self) -> None:
         self._closed = True
         self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _client(url: str, timeout: float) -> Any:

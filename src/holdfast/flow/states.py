@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace as changed
 from datetime import timedelta
 from functools import cache, partial
-from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from holdfast.durable.closing import Closing
 from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
 from holdfast.flow import forks, parents, upkeep, validation
 from holdfast.flow.cache import KnownGenerations, PartCache, Remembered, SaveBase, is_begun_again, new_family
@@ -74,7 +74,7 @@ class RowQuery(NamedTuple):
 
 
 @checked_options
-class States:
+class States(Closing):
     """The states of sessions, step by step, in one store."""
 
     def __init__(
@@ -669,14 +669,6 @@ class States:
     def close(self) -> None:
         """Close the store and its connections."""
         self.store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _row(self, session_id: str, checkpoint: CheckpointId | None, namespace: str) -> CheckpointRow:
         checkpoint_id, namespace = as_place(session_id, checkpoint, namespace)

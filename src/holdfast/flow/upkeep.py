@@ -36,8 +36,8 @@ def prune(
     seen = {} if dry_run else _sessions(states, session_id)
     rows = {str(row.sequence): row for row in states.store.rows(session_id, namespace)}
     told = {key: states.codec.metadata(row) for key, row in rows.items()}
-    heads = _heads(states, rows)
-    records = [_record(states, row, told[key], policy, key in heads) for key, row in rows.items()]
+    heads = _heads(rows)
+    records = [_record(row, told[key], policy, key in heads) for key, row in rows.items()]
     measured = _measure(states, rows) if policy.max_bytes is not None else None
     plan = retention.plan(records, policy, datetime.fromtimestamp(states.now(), UTC), bytes_without=measured)
     known = None if shown is None else {each.sequence for each in shown.removed}
@@ -127,7 +127,7 @@ def _measure(states: States, rows: dict[str, CheckpointRow]) -> Callable[[Sequen
     return bytes_without
 
 
-def _heads(states: States, rows: dict[str, CheckpointRow]) -> set[str]:
+def _heads(rows: dict[str, CheckpointRow]) -> set[str]:
     """The newest of each namespace of each session."""
     newest: dict[tuple[str, str], int] = {}
     for row in rows.values():
@@ -136,9 +136,7 @@ def _heads(states: States, rows: dict[str, CheckpointRow]) -> set[str]:
     return {str(sequence) for sequence in newest.values()}
 
 
-def _record(
-    states: States, row: CheckpointRow, told: CheckpointMetadata, policy: retention.Policy, is_head: bool
-) -> retention.Record:
+def _record(row: CheckpointRow, told: CheckpointMetadata, policy: retention.Policy, is_head: bool) -> retention.Record:
     score = told.extra.get("score")
     return retention.Record(
         id=str(row.sequence),

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 
 from holdfast.digest import digest_bytes
+from holdfast.durable.closing import Closing
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
 from holdfast.indexing import apply, verify
 from holdfast.indexing.apply import Applied, Applier, forget_old
@@ -50,7 +50,7 @@ class IndexStatus:
 
 
 @checked_options
-class IndexRun:
+class IndexRun(Closing):
     """One index: a ledger and the pipeline that fills it."""
 
     def __init__(
@@ -69,12 +69,6 @@ class IndexRun:
         self._pipeline = pipeline
         self._families = load_families(families)
         self._sleep = sleep
-
-    def __enter__(self) -> IndexRun:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     @property
     def channels(self) -> tuple[str, ...]:

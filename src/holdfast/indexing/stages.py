@@ -38,13 +38,13 @@ class PipelineStage:
         return {"implementation": self.implementation, "version": self.version, "settings": _plain(self.settings)}
 
 
-def stage_of(implementation: Callable[..., Any], settings: Mapping[str, Any] | None = None) -> PipelineStage:
+def stage_of(implementation: Callable[..., Any]) -> PipelineStage:
     """Describe a callable. Refused if it is not callable."""
     if not callable(implementation):
         raise Refused(f"{implementation!r} is not callable", hint="A stage is a function or a callable object.")
-    found = dict(settings or {}) | _settings(implementation)
     unseen: list[str] = []
-    plain = {name: value for name, value in without_secrets(found).items() if _is_digestible(name, value, unseen)}
+    found = without_secrets(_settings(implementation))
+    plain = {name: value for name, value in found.items() if _is_digestible(name, value, unseen)}
     version = getattr(implementation, "version", None)
     if version is None:
         version = _source(implementation, unseen)

@@ -59,8 +59,8 @@ class Query:
         pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True, errors="surrogateescape")
         return cls(tuple(pairs))
 
-    def get(self, name: str, default: str = "") -> str:
-        return next((value for key, value in self.pairs if key == name), default)
+    def get(self, name: str) -> str:
+        return next((value for key, value in self.pairs if key == name), "")
 
     def all(self, name: str) -> list[str]:
         return [value for key, value in self.pairs if key == name]

@@ -99,7 +99,7 @@ def apply(request: Request, form: Query) -> Response:
         if wants_json(request):
             return error_response(request, Conflict("the folder changed since the plan was shown", hint="Look again."))
         return respond(request, _plan_answer(workspace, place, query, wanted, problem=problem, status=409))
-    return _did(request, workspace, place.key, wanted, _back(query, place.key))
+    return _did(request, place.key, wanted, _back(query, place.key))
 
 
 def undo(request: Request, form: Query) -> Response:
@@ -132,10 +132,10 @@ def _turn(request: Request, form: Query, *, is_undo: bool) -> Response:
     act = (lambda: workspace.undo(plan)) if is_undo else (lambda: workspace.redo(plan))
     back = Query((("back", unquote(form.get("back"), errors="surrogateescape")),))
     wanted = PreparedPlan(plan, "Undone" if is_undo else "Done again", act)
-    return _did(request, workspace, place.key, wanted, _back(back, place.key))
+    return _did(request, place.key, wanted, _back(back, place.key))
 
 
-def _did(request: Request, workspace: Workspace, key: str, wanted: PreparedPlan, back: str) -> Response:
+def _did(request: Request, key: str, wanted: PreparedPlan, back: str) -> Response:
     site = site_of(request)
     restored = wanted.act()
     with site.lock:

@@ -49,9 +49,9 @@ def why(path: str, repository: Repository, scanner: Scanner) -> Why:
         asker = _Asker(judged, handles, scanner.root)
         database = database_name(wanted) if status is not None and _is_sidecar(handles, wanted) else None
         if database is None:
-            found = asker.decide(wanted, status, is_folder)
+            found = asker.decide(wanted, is_folder)
         else:
-            found = asker.decide(database, _status(handles, database), False)
+            found = asker.decide(database, False)
             found = found._replace(because=f"it goes with the database {database}: {found.because}")
     return Why(
         path=wanted or ".",
@@ -72,7 +72,7 @@ class _Asker:
         self._handles = handles
         self._root = root
 
-    def decide(self, path: str, status: os.stat_result | None, is_folder: bool) -> _Decision:
+    def decide(self, path: str, is_folder: bool) -> _Decision:
         left_out: _Decision | None = None
         parts = path.split("/") if path else []
         for depth, name in enumerate(parts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -77,14 +77,14 @@ def restore(
     holdfast restore a14 --keep-mine
     holdfast restore a14 --with-conversation
     """
+    # Longer than other functions: it has a line for each option, and its help.
     if agent is not None and not keep_mine:
         raise click.UsageError("--agent goes with --keep-mine")
     workspace = app.open()
     dashed = tuple(ctx.meta.get(AFTER_DASHES, ()))
     ref, paths = ref or ("latest" if dashed else None), (*paths, *dashed)
     if patch:
-        others = {"--pick": pick, "--keep-new": keep_new, "--keep-mine": keep_mine, "--skip-damaged": skip_damaged}
-        _check_with_patch(others | {"--with-conversation": with_conversation})
+        _check_with_patch(ctx.params)
         return _restore_hunks(app, workspace, ref, paths, touch=touch, dry_run=dry_run)
     which: dict[str, Any] = {"keep_new": keep_new, "keep_mine": keep_mine, "agent": agent}
     preview: Callable[..., Plan] = partial(workspace.preview, **which)
@@ -112,10 +112,10 @@ def _pick_paths(app: App, workspace: Workspace, plan: Plan) -> list[str]:
     return _choose_paths(workspace, plan) or decline()
 
 
-def _check_with_patch(others: dict[str, bool]) -> None:
-    for name, is_set in others.items():
-        if is_set:
-            raise click.UsageError(f"-p does not go with {name}")
+def _check_with_patch(given: Mapping[str, Any]) -> None:
+    for name in ("pick", "keep_new", "keep_mine", "skip_damaged", "with_conversation"):
+        if given[name]:
+            raise click.UsageError(f"-p does not go with --{name.replace('_', '-')}")
 
 
 @contextlib.contextmanager

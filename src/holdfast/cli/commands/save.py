@@ -22,6 +22,7 @@ from holdfast.model.documents import short
 
 if TYPE_CHECKING:
     from holdfast.workspace import Workspace
+    from holdfast.workspace.upkeep.growth import Notice
 
 _NAMED_MAX = 3
 
@@ -97,11 +98,15 @@ def save(
         show_saved(workspace, saved, lost=said)
         if text and os.path.lexists(os.path.join(app.directory or "", text)):
             streams.note(f"{render.escape(text)!r} is the message; a checkpoint contains the whole folder.")
+    _show_notices(notices)
+    return Exit.DONE if saved.complete else Exit.INCOMPLETE
+
+
+def _show_notices(notices: Sequence[Notice]) -> None:
     if notices:
         from holdfast.cli.remedies import notice_lines  # start-up cost: seldom needed
 
         streams.notes(map(render.escape, notice_lines(notices)))
-    return Exit.DONE if saved.complete else Exit.INCOMPLETE
 
 
 def _attribute(

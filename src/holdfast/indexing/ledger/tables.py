@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from holdfast.durable.closing import Closing
 from holdfast.indexing.ledger import (
     Batch,
     DocRow,
@@ -99,7 +99,7 @@ _PAGE = 5_000
 """How many rows of an iteration are in memory."""
 
 
-class Tables(abc.ABC):
+class Tables(Closing):
     """The operations of a ledger. `?` is the placeholder for a value in every statement."""
 
     clock: Callable[[], float] = staticmethod(time.time)
@@ -155,12 +155,6 @@ class Tables(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Close the connection."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def id(self) -> str:
         """Return the random id of the ledger: a store records which ledger it belongs to."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from holdfast.durable import parse_json, private
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, ObjectKind, TreeEntry, encode_tree
-from holdfast.workspace.stored.chunking import LARGE_FILES, Sink, Source, list_parts, write_parts
+from holdfast.workspace.stored.chunking import Sink, Source, list_parts
 from holdfast.workspace.stored.record import to_json
 
 _SHARED_INDEX = r"sharedindex\.[0-9a-f]{40}(?:[0-9a-f]{24})?"
@@ -106,12 +106,6 @@ def read_git_data(source: Source, tree: bytes) -> GitData:
     if names[1] and re.fullmatch(_SHARED_INDEX, names[1]) is None:  # P7: a rescue writes a file of this name
         raise ValueError("no name of a shared index")
     return GitData(tuple(packs), wanted, str(held["problem"]), purged, files, *names, frozenset(remotes))
-
-
-def file_entry(sink: Sink, name: str, data: bytes) -> TreeEntry:
-    """Store a file of `git/`."""
-    mode, oid = write_parts(sink, data, LARGE_FILES)
-    return TreeEntry(mode, name.encode(), oid)
 
 
 def content(source: Source, mode: int, oid: bytes) -> Iterator[bytes]:

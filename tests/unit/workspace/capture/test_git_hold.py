@@ -22,7 +22,7 @@ from holdfast.shadowgit import FILE_MODE, ObjectKind, TreeEntry, encode_tree
 from holdfast.workspace import Workspace, background
 from holdfast.workspace.capture import git_hold
 from holdfast.workspace.git_losses import read_recorded
-from holdfast.workspace.stored.git_data import GitData, GitPack, extract, file_entry, read_git_data, write_git_data
+from holdfast.workspace.stored.git_data import GitData, GitPack, extract, read_git_data, write_git_data
 from holdfast.workspace.stored.object_sink import PackSink
 from holdfast.workspace.stored.record import write_commit
 from holdfast.workspace.upkeep.growth import Saved, start_holding
@@ -752,7 +752,7 @@ def _craft(workspace: Workspace, **changes: Any) -> None:
     contents, objects = repository.contents(checkpoint), repository.objects
     with PackSink(objects) as sink:
         data = read_git_data(objects, contents.git_data)
-        planted = file_entry(sink, "shared-index", b"planted")
+        planted = TreeEntry(FILE_MODE, b"shared-index", sink.add(ObjectKind.BLOB, b"planted"))
         data = data._replace(**changes, files=(*data.files, planted))
         contents = contents._replace(git_data=write_git_data(sink, data))
         repository.replace(sink.writer, checkpoint, contents, write_commit(sink, checkpoint, contents))

@@ -6,5 +6,4 @@ disk_contract         what a `Disk` does, and when two folders are the same (P2)
 flow_contract/    what a `StateStore` does
 ledger_contract   what a `Ledger` of an index does
 store_contract    what a `VectorStore` does
-leaks             file descriptors that are still open
 """

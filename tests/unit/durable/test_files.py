@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.durable import Disk, make_folder, parse_json, remove_tree, use_disk, write_atomically
-from holdfast.testing.leaks import open_below
+from leaks import open_below
 
 
 class Watched(Disk):

@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.durable import Lock
 from holdfast.errors import Unavailable
-from holdfast.testing.leaks import open_below
+from leaks import open_below
 
 HOLD = """
 import sys, time

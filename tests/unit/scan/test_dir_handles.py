@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.scan.dir_handles import Handles, join, split, upwards
-from holdfast.testing.leaks import open_below
+from leaks import open_below
 
 
 @pytest.fixture

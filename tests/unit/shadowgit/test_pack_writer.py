@@ -17,7 +17,7 @@ from holdfast.durable import Disk, use_disk
 from holdfast.shadowgit import ObjectKind, ObjectStore, Pack, PackEntry, encode_entry, object_id
 from holdfast.shadowgit.packs import index_file, sweep
 from holdfast.testing.faulty_disks import ForgetfulDisk, every_point
-from holdfast.testing.leaks import open_below
+from leaks import open_below
 
 Git = Callable[..., bytes]
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import Unavailable, Workspace, durable
-from holdfast.testing.leaks import open_below
+from leaks import open_below
 
 
 def inodes(project: Any, *names: str) -> list[int]:

@@ -18,7 +18,7 @@ from holdfast.escaping import escape
 from holdfast.flow import Place
 from holdfast.importers import sqlite_source
 from holdfast.importers.model import ImportRequest, Losses
-from holdfast.importers.sql_urls import postgres_url, sql_errors
+from holdfast.importers.sql_urls import postgres_columns, postgres_url, sql_errors
 from holdfast.importers.states_target import SourceState, StatesImport, check_target
 
 _TABLES = {
@@ -73,7 +73,7 @@ class SaverTables(Protocol):
 def recognize(source: str) -> bool:
     """Whether a database has LangGraph's tables."""
     if (url := postgres_url(source)) is not None:
-        return _postgres_columns(url).keys() >= {"checkpoints", "checkpoint_blobs"}
+        return postgres_columns(url, _PG_TABLES).keys() >= {"checkpoints", "checkpoint_blobs"}
     if not sqlite_source.is_sqlite(source):
         return False
     with sqlite_source.reading(source) as connection:
@@ -93,11 +93,7 @@ def open_source(request: ImportRequest) -> StatesImport:
     classes = Classes(Registry())
     register_schemas(classes, request.schemas)
     source = LangGraphSource(request.source, ValueReader(classes, request.schemas), classes)
-    try:
-        return StatesImport(source, request, classes)
-    except BaseException:
-        source.close()
-        raise
+    return StatesImport(source, request, classes)
 
 
 class LangGraphSource:
@@ -122,7 +118,7 @@ class LangGraphSource:
         if (url := postgres_url(source)) is not None:
             from holdfast.durable import postgres  # an extra, which `recognize` has asked for
 
-            _check(_postgres_columns(url), _PG_TABLES)
+            _check(postgres_columns(url, _PG_TABLES), _PG_TABLES)
             return _PostgresTables(self._stack.enter_context(postgres.reading(url)))
         connection = self._stack.enter_context(sqlite_source.reading(source))
         _check({name: sqlite_source.columns(connection, name) for name in _TABLES}, _TABLES)
@@ -282,22 +278,6 @@ class _PostgresTables:
         except (ValueError, RecursionError, AttributeError) as error:
             raise Damaged(f"it is not a checkpoint of LangGraph ({error})") from None
         return list(self._connection.execute(query, (json.dumps(versions), row.place.session, row.place.namespace)))
-
-
-def _postgres_columns(url: str) -> dict[str, set[str]]:
-    with Extra("postgres"):
-        from holdfast.durable import postgres
-
-    found: dict[str, set[str]] = {}
-    with postgres.reading(url) as connection:
-        rows = connection.execute(
-            "SELECT table_name, column_name FROM information_schema.columns"
-            " WHERE table_schema = current_schema() AND table_name = ANY (%s)",
-            ([*_PG_TABLES],),
-        )
-        for table, column in rows:
-            found.setdefault(table, set()).add(column)
-    return found
 
 
 def _check(there: dict[str, set[str]], needed: dict[str, set[str]]) -> None:

@@ -21,7 +21,7 @@ from holdfast.errors import Damaged, Extra, Refused, Unavailable
 from holdfast.flow import Place
 from holdfast.importers import sqlite_source
 from holdfast.importers.model import ImportRequest, Losses
-from holdfast.importers.sql_urls import postgres_url, sql_errors
+from holdfast.importers.sql_urls import postgres_columns, postgres_url, sql_errors
 from holdfast.importers.states_target import SourceState, StatesImport, check_target
 from holdfast.safe_pickle import read_pickle
 from holdfast.serde import Registry
@@ -60,7 +60,7 @@ class Rows(Protocol):
 def recognize(source: str) -> bool:
     """Whether a database or a server has checkpoints of llmfy."""
     if (url := postgres_url(source)) is not None:
-        return bool(_postgres_columns(url))
+        return bool(postgres_columns(url, [_TABLE]))
     if source.partition("://")[0] in _REDIS:
         with _redis(source) as (client, prefix):
             return any(True for _ in _keys(client, prefix))
@@ -73,12 +73,7 @@ def recognize(source: str) -> bool:
 def open_source(request: ImportRequest) -> StatesImport:
     """Open the table or the keys. Refused if they are of a version that is not known."""
     check_target(request)
-    source = LlmfySource(request.source)
-    try:
-        return StatesImport(source, request, Registry())
-    except BaseException:
-        source.close()
-        raise
+    return StatesImport(LlmfySource(request.source), request, Registry())
 
 
 class LlmfySource:
@@ -99,9 +94,9 @@ class LlmfySource:
 
     def _opened(self, source: str) -> Rows:
         if (url := postgres_url(source)) is not None:
-            from holdfast.durable import postgres  # an extra, which `_postgres_columns` asks for
+            from holdfast.durable import postgres  # an extra, which `postgres_columns` asks for
 
-            names = _names(_postgres_columns(url))
+            names = _names(postgres_columns(url, [_TABLE]).get(_TABLE, set()))
             return _SqlRows(self._stack.enter_context(postgres.reading(url)), names, "")
         if source.partition("://")[0] in _REDIS:
             return _RedisRows(*self._stack.enter_context(_redis(source)))
@@ -224,19 +219,6 @@ def _names(columns: set[str]) -> tuple[str, ...]:
         f"the table {_TABLE} has other columns than any known version of llmfy writes",
         hint="Known are those of llmfy 0.9 to 0.11. Nothing was imported.",
     )
-
-
-def _postgres_columns(url: str) -> set[str]:
-    with Extra("postgres"):
-        from holdfast.durable import postgres
-
-    with postgres.reading(url) as connection:
-        rows = connection.execute(
-            "SELECT column_name FROM information_schema.columns"
-            " WHERE table_schema = current_schema() AND table_name = %s",
-            (_TABLE,),
-        )
-        return {str(row[0]) for row in rows}
 
 
 class _RedisRows:

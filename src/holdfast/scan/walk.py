@@ -79,10 +79,11 @@ class Walk:
         swept: CachedFolders | None = None,
         cover: Callable[[str, int], None] | None = None,
         clock: Callable[[], int] = time.time_ns,
+        since_ns: int | None = None,
     ) -> None:
         """`swept`: the cache, if a sweep has just compared it with the disk. `cover` is called with each folder before
         it is read. `clock`: nanoseconds, of the clock that stamps files; any other could make a file that changes
-        during the scan look old enough to be trusted (P2).
+        during the scan look old enough to be trusted (P2). `since_ns`: when the sweep began, by that clock.
         """
         self._clock = clock
         self._handles = handles
@@ -95,11 +96,12 @@ class Walk:
         self._cover = cover
         self._named: set[str] = set()  # folders that a `.git` file somewhere in the workspace points to
         self._mixed: set[str] = set()  # git directories that also contain files of a project
-        self._has_listed = False  # whether any folder had to be listed
+        self._has_lost = False  # whether anything may have left a folder since the scan began
         self.mounts = mounts_below(os.fsencode(root))
         self._above_mounts = {above for mount in self.mounts for above in (*upwards(mount), "")}
         status = os.fstat(handles.open(""))
         self.began_ns = clock()
+        self._since_ns = self.began_ns if since_ns is None else min(since_ns, self.began_ns)
         self.identity = (status.st_dev, status.st_ino, status.st_uid, status.st_gid)
         self._swept = None if rehash or cover or swept is None or not _is_of(swept, status) else swept
         self.listing = Listing((status.st_uid, status.st_gid), status.st_dev, self._swept)
@@ -195,12 +197,14 @@ class Walk:
     def moved(self) -> bool:
         """Whether a folder changed after it was walked: something may have moved past the walk unseen.
 
-        A move changes the folder that loses the name, and that folder is listed again. If none was, every known entry
-        was in its place, and only the folders with something left to read are checked.
+        A move changes the times of the folder that loses the name, and that folder is listed again. So all folders are
+        checked if one that was listed had changed since the scan began, or changed before it was read: the name may
+        be in any other. If none had, nothing left a folder before it was read, and only the folders that differ from
+        the cache are checked; one from which a folder vanished is among them.
         """
         root = self._handles.open("")
         listing = self.listing
-        for path, inode, mtime_ns in _identities(listing.folders, None if self._has_listed else listing.changed):
+        for path, inode, mtime_ns in _identities(listing.folders, None if self._has_lost else listing.changed):
             try:
                 status = os.stat(path or ".", dir_fd=root, follow_symlinks=False)
             except OSError as error:
@@ -350,7 +354,7 @@ class Walk:
         old: Folder | None,
         now: int,
     ) -> tuple[Folder, Rules, dict[str, str]] | None:
-        self._has_listed = True
+        self._has_lost = self._has_lost or bool(young(status, self._since_ns))
         with os.scandir(fd) as entries:
             found = sorted(entries, key=_name)  # `Folder.place` searches by halves; the same names, the same columns
         names = {entry.name for entry in found}
@@ -443,7 +447,7 @@ class Walk:
         """A folder was removed during the walk: it is absent, unless it is the workspace itself."""
         if not path:
             raise Unavailable(f"{self._root} is gone: {error.strerror}", hint="Is its disk still there?")
-        self.listing.vanished = self._has_listed = True
+        self.listing.vanished = True
         self._change_parent(path).trusted = False  # P2: it was listed a moment too early; the next scan lists it again
 
     def _change_parent(self, path: str) -> Folder:

@@ -6,6 +6,7 @@ import io
 import os
 import socket
 import subprocess
+import time
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -52,6 +53,11 @@ def test_a_mount_with_a_blank_or_a_backslash_in_its_name(monkeypatch: pytest.Mon
 
 
 Look = Callable[..., Listing]
+
+
+def later() -> int:
+    """A clock by which nothing is young."""
+    return time.time_ns() + 10_000_000_000
 
 
 @pytest.fixture
@@ -400,6 +406,41 @@ class TestMeanwhile:
         with Handles(str(root)) as handles:
             walk = Walk(handles, root, cache=cache, rules=Rules.root(), wanted=Chosen(), limits=Limits())
             assert held(walk.run()) == {"a/file", "b/file"}
+            assert walk.moved()
+
+    def test_what_moves_after_the_sweep_is_noticed(self, root: Path, look: Look) -> None:
+        """The sweep found `a` as it was, then `moves` went there from `b`, and then the walk began."""
+        write(root, "a/file", "b/file", "b/moves")
+        settle(root)
+        cache = look().folders
+        since_ns = time.time_ns()
+        with Handles(str(root)) as handles:
+            walk = Walk(
+                handles, root, cache=cache, rules=Rules.root(), wanted=Chosen(), limits=Limits(), clock=later,
+                since_ns=since_ns,
+            )  # fmt: skip
+            known, real_visit = cache["a"], walk._visit
+            walk._visit = lambda path, *given: (  # type: ignore[method-assign]
+                (known, walk._rules, {}) if path == "a" else real_visit(path, *given)
+            )
+            walk.listing.folders["a"] = known
+            (root / "b/moves").rename(root / "a/moved")
+            assert held(walk.run()) == {"a/file", "b/file"}
+            assert walk.moved()
+
+    def test_folder_that_changes_after_an_ordinary_scan_is_no_move(self, root: Path, look: Look) -> None:
+        """A folder was listed, but nothing left it since the scan began: no other folder has to be looked at (P8)."""
+        write(root, "a/file", "b/file")
+        settle(root)
+        cache = look().folders
+        write(root, "b/new")
+        settle(root)
+        with Handles(str(root)) as handles:
+            walk = Walk(handles, root, cache=cache, rules=Rules.root(), wanted=Chosen(), limits=Limits())
+            assert held(walk.run()) == {"a/file", "b/file", "b/new"}
+            write(root, "a/later")
+            assert not walk.moved()
+            write(root, "b/later")  # the listed one: what left it before it was read may be anywhere
             assert walk.moved()
 
     def test_file_renamed_before_the_read_is_noticed(self, root: Path, look: Look) -> None:

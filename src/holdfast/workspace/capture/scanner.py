@@ -130,6 +130,7 @@ class Scanner:
         rehash: bool,
         progress: Progress | None,
     ) -> tuple[Snapshot, Callable[[], None]]:
+        since_ns = self._clock()  # before the sweep
         surroundings = look_around(self.root, self._home, self._config_home)
         rules = self._rules(surroundings)
         known = turn.consider(self._basis(self._root_of(head), rules, surroundings)) if turn else None
@@ -143,7 +144,7 @@ class Scanner:
         )
         given: dict[str, Any] = {"rules": rules, "wanted": wanted, "limits": self.limits, "clock": self._clock}
         if turn is None:
-            given["rehash"] = rehash
+            given |= {"rehash": rehash, "since_ns": since_ns}
         try:
             with Handles(os.fspath(self.root)) as handles:
                 listing = self._walk(turn, handles, cache, given)

@@ -105,8 +105,7 @@ def decode(text: bytes) -> dict[str, Attr]:
     try:
         for line in text.split(b"\n")[:-1]:
             mode, mtime_ns, extras, name = line.split(b" ", 3)
-            if b"%" in name:
-                name = name.replace(b"%0A", b"\n").replace(b"%25", b"%")  # in this order: `%250A` is no newline
+            name = unescaped(name)
             attr = Attr(int(mode, 8), int(mtime_ns), extras)
             if not _FIRST_NS <= attr.mtime_ns <= _LAST_NS or not 0 <= attr.mode <= _LAST_MODE:
                 raise ValueError
@@ -116,6 +115,12 @@ def decode(text: bytes) -> dict[str, Attr]:
     except ValueError:
         raise Damaged("a folder's attributes cannot be read", remedy=Remedy("verify")) from None
     return found
+
+
+def unescaped(name: bytes) -> bytes:
+    """The name that the end of a line stands for."""
+    # in this order: `%250A` is no newline
+    return name.replace(b"%0A", b"\n").replace(b"%25", b"%") if b"%" in name else name
 
 
 def extras_of(fd: int | None, status: os.stat_result, owner: tuple[int, int]) -> bytes:

@@ -42,8 +42,11 @@ class ObjectSink:
         """Take an object that is deflated already."""
 
     def tree(self, oid: bytes) -> list[TreeEntry]:
+        return list(decode_tree(self.tree_data(oid)))
+
+    def tree_data(self, oid: bytes) -> bytes:
         data = self._objects.get(oid)
-        return self._store.tree(oid) if data is None else list(decode_tree(data))
+        return self._store.tree_data(oid) if data is None else data
 
     def commit(self, oid: bytes) -> bytes:
         data = self._objects.get(oid)

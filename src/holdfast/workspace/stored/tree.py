@@ -5,13 +5,14 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from holdfast.errors import Damaged, NotFound, Remedy
 from holdfast.scan import sqlite_files
-from holdfast.scan.attrs import Attr, decode
+from holdfast.scan.attrs import Attr, decode, unescaped
 from holdfast.scan.dir_handles import join
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, LINK_MODE, real_name
+from holdfast.shadowgit.objects import decode_tree, raw_entries
 from holdfast.workspace.stored.chunking import Source, list_parts, read_parts
 from holdfast.workspace.stored.record import Node
 
@@ -63,6 +64,22 @@ class View(NamedTuple):
     folders: dict[str, Node]
 
 
+class Undecoded(NamedTuple):
+    """What is stored of one folder, cut into its entries and lines."""
+
+    tree: list[bytes]
+    lines: list[bytes]
+    """Attributes, of the folder itself too."""
+    below: list[bytes]
+    """Of the tree of the attributes: the folders in it."""
+
+
+class TreeSource(Source, Protocol):
+    """Reads objects, and trees as they are stored."""
+
+    def tree_data(self, oid: bytes) -> bytes: ...
+
+
 _NOTHING = View(Entry(Attr(0, 0, b"-"), b""), {}, {})
 
 
@@ -83,44 +100,40 @@ def link_of(paths: Iterable[str]) -> bytes:
 class TreeReader:
     """Reads stored folders."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TreeSource) -> None:
         self._source = source
         self._views: dict[Node, View] = {}
+        self._undecoded: dict[Node, Undecoded] = {}
 
     def view(self, node: Node) -> View:
         """Return the entries of a folder."""
         known = self._views.get(node)
         if known is None:
-            known = self._views[node] = self._read(node)
+            known = self._views[node] = _decoded(self._undecoded.get(node) or self._read(node))
         return known
 
-    def _read(self, node: Node) -> View:
-        below: dict[bytes, Node] = {}
+    def _read(self, node: Node) -> Undecoded:
+        below: list[bytes] = []
         text_mode, text_oid = FILE_MODE, node.attrs
         if node.attrs_is_tree:
-            for entry in self._source.tree(node.attrs):
-                if entry.name == ATTRS_NAME:
-                    text_mode, text_oid = entry.mode, entry.oid
-                else:
-                    below[entry.name] = Node(b"", entry.oid, entry.mode == FOLDER_MODE)
-        attrs = decode(read_parts(self._source, text_mode, text_oid))
-        entries, folders = {}, {}
-        for entry in self._source.tree(node.tree):
-            name = _checked(os.fsdecode(real_name(entry.name)), is_folder=entry.is_folder)
-            attr = attrs.get(name)
-            if attr is not None and stat.S_ISREG(attr.mode):
-                entries[name] = Entry(attr, entry.oid)
-            elif entry.is_folder:
-                if entry.name not in below:
-                    raise Damaged(f"folder {name!r} of a checkpoint has no attributes", remedy=Remedy("verify"))
-                folders[name] = below[entry.name]._replace(tree=entry.oid)
-            else:
-                default = Attr(0o120777 if entry.mode == LINK_MODE else entry.mode, 0, b"-")
-                entries[name] = Entry(attrs.get(name, default), entry.oid)
-        for name, attr in attrs.items():
-            if name != "." and name not in entries:
-                entries[_checked(name, is_folder=False)] = Entry(attr, b"")
-        return View(Entry(attrs.get(".", Attr(0o040755, 0, b"-")), b""), entries, folders)
+            for raw in raw_entries(self._source.tree_data(node.attrs)):
+                if raw[:-20].endswith(b" %s\0" % ATTRS_NAME):
+                    (entry,) = decode_tree(raw)
+                    if entry.name == ATTRS_NAME:
+                        text_mode, text_oid = entry.mode, entry.oid
+                        continue
+                below.append(raw)
+        lines = read_parts(self._source, text_mode, text_oid).split(b"\n")
+        return Undecoded(raw_entries(self._source.tree_data(node.tree)), lines[:-1], below)
+
+    def _both(self, one: Node, other: Node) -> tuple[View, View]:
+        """Return two views of a folder; entries that are stored alike in both may be left out of both."""
+        if one in self._views or other in self._views:
+            return self.view(one), self.view(other)
+        for node in (one, other):
+            if node not in self._undecoded:
+                self._undecoded[node] = self._read(node)
+        return _decoded_apart(self._undecoded[one], self._undecoded[other])
 
     def find(self, root: Node, path: str) -> Entry | None:
         """Return the entry at a path of a checkpoint; None if there is none."""
@@ -175,8 +188,10 @@ class TreeReader:
             where, old_node, new_node = stack.pop()
             if old_node == new_node:
                 continue
-            old = self.view(old_node) if old_node else _NOTHING
-            new = self.view(new_node) if new_node else _NOTHING
+            if old_node and new_node:
+                old, new = self._both(old_node, new_node)
+            else:
+                old, new = (self.view(node) if node else _NOTHING for node in (old_node, new_node))
             if old.own != new.own or old_node is None or new_node is None:
                 yield Change(where, old.own if old_node else None, new.own if new_node else None)
             for name in sorted({*old.entries, *new.entries}):
@@ -185,6 +200,59 @@ class TreeReader:
                     yield Change(join(where, name), was, now)
             for name in sorted({*old.folders, *new.folders}, reverse=True):
                 stack.append((join(where, name), old.folders.get(name), new.folders.get(name)))
+
+
+def _decoded(found: Undecoded) -> View:
+    below = {
+        entry.name: Node(b"", entry.oid, entry.mode == FOLDER_MODE) for raw in found.below for entry in decode_tree(raw)
+    }
+    attrs = decode(b"".join([b"%s\n" % line for line in found.lines]))
+    entries, folders = {}, {}
+    for entry in decode_tree(b"".join(found.tree)):
+        name = _checked(os.fsdecode(real_name(entry.name)), is_folder=entry.is_folder)
+        attr = attrs.get(name)
+        if attr is not None and stat.S_ISREG(attr.mode):
+            entries[name] = Entry(attr, entry.oid)
+        elif entry.is_folder:
+            if entry.name not in below:
+                raise Damaged(f"folder {name!r} of a checkpoint has no attributes", remedy=Remedy("verify"))
+            folders[name] = below[entry.name]._replace(tree=entry.oid)
+        else:
+            default = Attr(0o120777 if entry.mode == LINK_MODE else entry.mode, 0, b"-")
+            entries[name] = Entry(attrs.get(name, default), entry.oid)
+    for name, attr in attrs.items():
+        if name != "." and name not in entries:
+            entries[_checked(name, is_folder=False)] = Entry(attr, b"")
+    return View(Entry(attrs.get(".", Attr(0o040755, 0, b"-")), b""), entries, folders)
+
+
+def _decoded_apart(one: Undecoded, other: Undecoded) -> tuple[View, View]:
+    """Decode of two versions of a folder what is not stored alike in both, and what has the same name as that.
+
+    Most of a folder is alike in two checkpoints, and comparing it undecoded costs a fifth of decoding it.
+    """
+    names = {_name_of_entry(raw) for raw in {*one.tree} ^ {*other.tree} | {*one.below} ^ {*other.below}}
+    names |= {_name_of_line(line) for line in {*one.lines} ^ {*other.lines}}
+    names.add(b"")  # malformed lines are damage, also if they are the same in both
+
+    def some(found: Undecoded) -> Undecoded:
+        return Undecoded(
+            [raw for raw in found.tree if _name_of_entry(raw) in names],
+            [line for line in found.lines if _name_of_line(line) in names],
+            [raw for raw in found.below if _name_of_entry(raw) in names],
+        )
+
+    return _decoded(some(one)), _decoded(some(other))
+
+
+def _name_of_entry(raw: bytes) -> bytes:
+    """The real name in an entry of a tree."""
+    return real_name(raw[raw.index(b" ") + 1 : -21])
+
+
+def _name_of_line(line: bytes) -> bytes:
+    """The real name in a line of attributes; empty if it is malformed, and with it all others that are."""
+    return unescaped(line.split(b" ", 3)[-1]) if line.count(b" ") > 2 else b""
 
 
 def merged(changes: Iterable[Change]) -> Iterable[Change]:

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import os
+import stat
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from holdfast import Workspace
 from holdfast.errors import Damaged
-from holdfast.shadowgit import EMPTY_TREE, FOLDER_MODE, ObjectKind, ObjectStore, TreeEntry, encode_tree
+from holdfast.scan.attrs import encode_line
+from holdfast.shadowgit import (
+    EMPTY_TREE,
+    FILE_MODE,
+    FOLDER_MODE,
+    LINK_MODE,
+    ObjectKind,
+    ObjectStore,
+    TreeEntry,
+    encode_tree,
+    store_name,
+)
 from holdfast.workspace.stored.object_sink import ObjectSink
 from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.tree import TreeReader
@@ -22,9 +37,9 @@ class Watched(ObjectSink):
         super().__init__(store)
         self.read: list[bytes] = []
 
-    def tree(self, oid: bytes) -> list[TreeEntry]:
+    def tree_data(self, oid: bytes) -> bytes:
         self.read.append(oid)
-        return super().tree(oid)
+        return super().tree_data(oid)
 
 
 def root_of(ws: Workspace, ref: str) -> Node:
@@ -96,6 +111,69 @@ def test_equal_folders_are_not_opened(ws: Workspace, roots: tuple[Node, Node]) -
     list(TreeReader(watched).diff(*roots))
     assert changed.tree in watched.read
     assert same.tree not in watched.read
+
+
+NAMES = ("a", "b c", "a %", "%", "%2E", "100644 a", ".git file", "new\nline", "%0A", ".gitmodules", "ü")
+STORED = st.one_of(
+    st.none(),
+    st.tuples(st.sampled_from([0o100644, 0o100755, 0o120777, 0o010644]), st.integers(0, 2), st.integers(0, 2)),
+    st.integers(0, 2),
+)
+"""Nothing; a file, a link or a pipe with its time and its content; a folder with its time."""
+
+
+def stored(sink: ObjectSink, names: dict[str, Any]) -> Node:
+    """A folder, stored as a save does it."""
+    assert sink.add(ObjectKind.TREE, b"") == EMPTY_TREE
+    lines, trees, below = [encode_line(0o040755, names.get(".") or 0, b"", ".")], [], []
+    for name, what in names.items():
+        full = os.fsencode(name)
+        if isinstance(what, int) and name != ".":
+            text = sink.add(ObjectKind.BLOB, encode_line(0o040755, what, b"", "."))
+            trees.append(TreeEntry(FOLDER_MODE, store_name(full), EMPTY_TREE))
+            below.append(TreeEntry(FILE_MODE, store_name(full), text))
+        elif isinstance(what, tuple):
+            mode, mtime_ns, content = what
+            lines.append(encode_line(mode, mtime_ns, b"", name))
+            if not stat.S_ISFIFO(mode):
+                git_mode = LINK_MODE if stat.S_ISLNK(mode) else FILE_MODE
+                trees.append(TreeEntry(git_mode, store_name(full, is_link=stat.S_ISLNK(mode)), bytes([content] * 20)))
+    attrs = sink.add(ObjectKind.BLOB, b"".join(lines))
+    if below:
+        below.append(TreeEntry(FILE_MODE, b"%", attrs))
+        attrs = sink.add(ObjectKind.TREE, encode_tree(below))
+    return Node(sink.add(ObjectKind.TREE, encode_tree(trees)), attrs, bool(below))
+
+
+@given(
+    st.dictionaries(st.sampled_from(NAMES), STORED),
+    st.dictionaries(st.sampled_from(NAMES), STORED, max_size=3),
+    st.sets(st.sampled_from(NAMES), max_size=3),
+    st.tuples(st.integers(0, 1), st.integers(0, 1)),
+)
+@example(dict.fromkeys(NAMES, (0o100644, 0, 0)), {}, set(NAMES), (0, 0))
+def test_diff_is_the_same_with_and_without_decoding_all(
+    one: dict[str, Any], changed: dict[str, Any], touched: set[str], times: tuple[int, int]
+) -> None:
+    other = one | changed
+    for name in touched:
+        if isinstance(other.get(name), tuple):
+            other[name] = (other[name][0], 7, other[name][2])
+    sink = ObjectSink(ObjectStore(Path("/nonexistent")))
+    roots = [stored(sink, names | {".": time}) for names, time in zip((one, other), times, strict=True)]
+    whole = TreeReader(sink)
+    for root, names in zip(roots, (one, other), strict=True):
+        assert whole.view(root).entries.keys() == {name for name, what in names.items() if isinstance(what, tuple)}
+    assert list(TreeReader(sink).diff(*roots)) == list(whole.diff(*roots))
+
+
+@pytest.mark.parametrize("line", [b"nonsense\n", b"100644 0 -\n"])
+def test_damage_that_both_sides_share_is_found(line: bytes) -> None:
+    sink = ObjectSink(ObjectStore(Path("/nonexistent")))
+    one, other = (sink.add(ObjectKind.BLOB, b"40755 %d - .\n" % time + line) for time in range(2))
+    tree = sink.add(ObjectKind.TREE, b"")
+    with pytest.raises(Damaged):
+        list(TreeReader(sink).diff(Node(tree, one, False), Node(tree, other, False)))
 
 
 def test_a_folder_without_attributes_is_damage(ws: Workspace) -> None:

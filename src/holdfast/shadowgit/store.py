@@ -64,6 +64,7 @@ class ObjectStore(Refs):
         super().__init__(git_dir)
         self.pack_folder = git_dir / "objects" / "pack"
         self._packs: dict[str, Pack] = {}
+        self._used_last: Pack | None = None
         self._guard = threading.Lock()
         self._listed = False
 
@@ -105,9 +106,15 @@ class ObjectStore(Refs):
 
     def has_sound(self, oid: bytes) -> bool:
         """Whether there is an undamaged copy: only then need the object not be stored again (P1)."""
-        holders = [pack for pack in self.packs() if pack.find(oid) is not None]
-        if not holders or any(pack.is_sound(oid) for pack in holders):
-            return bool(holders)
+        is_held = False
+        for pack in self._packs_by_use():
+            if pack.find(oid) is not None:
+                if pack.is_sound(oid):
+                    self._used_last = pack
+                    return True
+                is_held = True
+        if not is_held:
+            return False
         try:
             return bool(self.read(oid))  # a delta is sound if its base is
         except Damaged:
@@ -144,6 +151,7 @@ class ObjectStore(Refs):
             try:
                 kind, data = self._inflate(found.pack, found.offset)
                 if object_id(kind, data) == oid:
+                    self._used_last = found.pack
                     return kind, data
                 damage = Damaged(f"object {oid.hex()} is not what was stored", remedy=VERIFY)
             except Damaged as error:
@@ -178,12 +186,12 @@ class ObjectStore(Refs):
     def close(self) -> None:
         """Close every pack: at once, or when a thread that is reading it ends. The next read opens them again."""
         with self._guard:
-            self._packs, self._listed = {}, False
+            self._packs, self._used_last, self._listed = {}, None, False
 
     def reopen(self) -> None:
         """Open every pack again, to read what is on the disk now."""
         with self._guard:
-            self._packs = {}
+            self._packs, self._used_last = {}, None
         self.refresh()
 
     def refresh(self) -> None:
@@ -201,6 +209,8 @@ class ObjectStore(Refs):
                     continue
             self._packs = packs
             self._listed = True
+            if self._used_last is not None and packs.get(self._used_last.name) is not self._used_last:
+                self._used_last = None  # closes it
 
     def _read_as(self, kind: ObjectKind, oid: bytes) -> bytes:
         found, data = self.read(oid)
@@ -209,22 +219,33 @@ class ObjectStore(Refs):
         return data
 
     def _find(self, oid: bytes) -> PackedObject:
-        found = self._copies(oid)
-        if not found:
+        found = next(self._copies(oid), None)
+        if found is None:
             raise _missing(oid)
-        return found[0]
+        return found
 
-    def _copies(self, oid: bytes) -> list[PackedObject]:
-        """Every copy of an object in a pack.
+    def _packs_by_use(self) -> Iterator[Pack]:
+        """The packs, and first the one that the last object was in: what is asked for next is mostly there, too."""
+        packs, last = self.packs(), self._used_last
+        if last is not None and last in packs:
+            yield last
+        yield from (pack for pack in packs if pack is not last)
+
+    def _copies(self, oid: bytes) -> Iterator[PackedObject]:
+        """Every copy of an object in a pack, found when it is asked for.
 
         Another process may be merging packs: an object is missing only if two listings in a row are the same and
         neither has it (P9).
         """
         listings: list[set[str]] = []
+        is_held = False
         while True:
-            found = [PackedObject(pack, offset) for pack in self.packs() if (offset := pack.find(oid)) is not None]
-            if found or (len(listings) > 1 and listings[-1] == listings[-2]):
-                return found
+            for pack in self._packs_by_use():
+                if (offset := pack.find(oid)) is not None:
+                    is_held = True
+                    yield PackedObject(pack, offset)
+            if is_held or (len(listings) > 1 and listings[-1] == listings[-2]):
+                return
             self.refresh()
             listings.append(set(self._packs))
 

@@ -11,7 +11,17 @@ import pytest
 
 from holdfast.durable import Disk, use_disk
 from holdfast.errors import Damaged, NotFound
-from holdfast.shadowgit import EMPTY_TREE, FILE_MODE, ObjectKind, ObjectStore, TreeEntry, encode_commit, encode_tree
+from holdfast.shadowgit import (
+    EMPTY_TREE,
+    FILE_MODE,
+    ObjectKind,
+    ObjectStore,
+    Pack,
+    TreeEntry,
+    decode_commit,
+    encode_commit,
+    encode_tree,
+)
 from holdfast.shadowgit.refs import Refs
 
 Git = Callable[..., bytes]
@@ -226,3 +236,16 @@ def test_a_packed_ref_that_no_file_can_have_is_left_out(tmp_path: Path, name: by
     line = b"1" * 40
     (tmp_path / "packed-refs").write_bytes(b"%s refs/tags/%s\n%s refs/tags/a1\n" % (line, name, line))
     assert Refs(tmp_path).refs() == {"a1": line.decode()}
+
+
+def test_pack_of_the_last_object_is_asked_first(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = [add_commit(store, f"message {number}") for number in range(4)]
+    asked: list[str] = []
+    find = Pack.find
+    monkeypatch.setattr(Pack, "find", lambda self, oid: (asked.append(self.name), find(self, oid))[1])
+    for commit in (*commits, *commits):
+        tree = decode_commit(store.commit(commit))
+        asked.clear()
+        (page,) = store.tree(tree)
+        assert len(asked) == 1
+        assert store.has_sound(page.oid) and len(asked) == 2

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdfast import durable
 from holdfast.errors import Damaged, NotFound, Unavailable
@@ -16,7 +16,7 @@ from holdfast.scan import user_git
 from holdfast.scan.attrs import is_in_parts
 from holdfast.scan.cache import NO_CONTENT, UNKNOWN, Folder, dump, load, load_memo, records_at
 from holdfast.scan.cached_folders import CachedFolders, encoded
-from holdfast.scan.dir_handles import Handles
+from holdfast.scan.dir_handles import Handles, join, split
 from holdfast.scan.git_head import read_head
 from holdfast.scan.ignore import Around, Rules, Sources
 from holdfast.scan.limits import Limits
@@ -43,6 +43,13 @@ class Surroundings(NamedTuple):
     repository: Path | None  # the root of the git repository that contains the workspace
     excludes_file: bytes  # the content of the user's global excludes file
     around: Around | None  # the repository's rules, if the workspace is a folder below its root
+
+
+class Remember(Protocol):
+    """Updates the scan cache."""
+
+    def __call__(self, replaced: Collection[str] = ()) -> None:
+        """`replaced`: paths that were replaced or removed since the scan."""
 
 
 def look_around(root: Path, home: Path, config_home: Path) -> Surroundings:
@@ -113,7 +120,7 @@ class Scanner:
         force: frozenset[str] = frozenset(),
         rehash: bool = False,
         progress: Progress | None = None,
-    ) -> tuple[Snapshot, Callable[[], None]]:
+    ) -> tuple[Snapshot, Remember]:
         """Return a snapshot, and a function that updates the scan cache: call it once the objects are in the store."""
         if self.watching is None:
             return self._take(None, sink, head, force, rehash, progress)
@@ -129,7 +136,7 @@ class Scanner:
         force: frozenset[str],
         rehash: bool,
         progress: Progress | None,
-    ) -> tuple[Snapshot, Callable[[], None]]:
+    ) -> tuple[Snapshot, Remember]:
         since_ns = self._clock()  # before the sweep
         surroundings = look_around(self.root, self._home, self._config_home)
         rules = self._rules(surroundings)
@@ -157,9 +164,9 @@ class Scanner:
             raise Unavailable(f"{self.root} was replaced while it was read", hint="Try again.")
         self._seen_around = surroundings
 
-        def remember() -> None:
+        def remember(replaced: Collection[str] = ()) -> None:
             learnt = wanted.memo()
-            is_new = bool(listing.changed) or len(listing.folders) != len(cache) or learnt != memo
+            is_new = _is_worth_keeping(listing, replaced) or len(listing.folders) != len(cache) or learnt != memo
             is_new = is_new or self._is_cache_outdated
             if turn is not None:
                 basis = self._basis(snapshot.root, rules, surroundings)
@@ -389,6 +396,16 @@ class Frozen:
             entry is not None and entry.is_file and entry.attr.parts_bytes is None
         )  # a file in chunks is too large for ignore rules
         return self._read_blob(entry.oid) if entry and is_usable else None
+
+
+def _is_worth_keeping(listing: Listing, replaced: Collection[str]) -> bool:
+    """Whether a scan found anything that the next one would not have to look at again anyway."""
+    if not replaced:
+        return bool(listing.changed)
+    replaced_in = {split(path)[0] for path in replaced}
+    if any(path not in replaced_in for path in listing.changed if path):  # the top folder changes with every restore
+        return True
+    return any(join(folder.path, folder.names[place]) not in replaced for folder, place in listing.pending)
 
 
 def _forget_missing(folders: Mapping[str, Folder], objects: ObjectStore) -> None:

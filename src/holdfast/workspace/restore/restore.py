@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from holdfast.model import JSON, Checkpoint, Operation, Plan, Restored
 from holdfast.scan.dir_handles import Handles
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, PackWriter
 from holdfast.workspace.capture.save import Saver
-from holdfast.workspace.capture.scanner import Frozen, Scanner
+from holdfast.workspace.capture.scanner import Frozen, Remember, Scanner
 from holdfast.workspace.capture.snapshot import Snapshot
 from holdfast.workspace.pathspec import Scope, parse_scope
 from holdfast.workspace.requests import RestoreRequest
@@ -90,7 +90,7 @@ class Restorer:
                 self._forget(made)
                 raise
             with contextlib.suppress(OSError):  # the restore is done; this only makes the next look faster
-                remember()
+                remember(steps.changes)
                 self._scanner.follow(snapshot.root, self._repository.head())
                 self._saver.git.remember()
             result = self._result(request, plan, steps, application, safety, state)
@@ -185,7 +185,7 @@ class Restorer:
         new_sink: Callable[[], ObjectSink],
         *,
         rehash: bool = False,
-    ) -> tuple[Snapshot, Steps, Callable[[], None]]:
+    ) -> tuple[Snapshot, Steps, Remember]:
         """Take a snapshot and plan; repeat with what is in the way included, if something is.
 
         What an ignore rule leaves out and a restore would replace has to be in the safety checkpoint first (P1).
@@ -438,7 +438,7 @@ def touch(steps: Steps, request: RestoreRequest) -> Steps:
     return steps if request.touch_ns is None else steps._replace(changes=touched(steps.changes, request.touch_ns))
 
 
-def _nothing() -> None:
+def _nothing(replaced: Collection[str] = ()) -> None:
     """Remember nothing."""
 
 

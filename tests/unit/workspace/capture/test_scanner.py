@@ -124,6 +124,37 @@ class TestMemory:
         assert [item.path for item in take(project.open()).uncovered] == []
 
 
+class TestCacheAfterRestore:
+    @pytest.fixture
+    def changed(self, project: Any, saved: Workspace) -> Path:
+        """The scan cache, older than two changed files."""
+        saved.save("again", allow_empty=True)  # whatever was young when it was saved first
+        for name in ("a/one", "b/three"):
+            project.write(name, b"changed")
+        settle(project.root)
+        cache: Path = project.store / "holdfast" / "scan.cache"
+        return cache
+
+    def test_is_not_written_for_what_was_replaced(self, project: Any, changed: Path) -> None:
+        before = changed.stat()
+        assert project.open().restore("latest").ok
+        assert changed.stat() == before
+        assert read_files(project.open()) == {"a/one", "b/three"}
+
+    @pytest.mark.parametrize("other", ["a/two", "c/four"])
+    def test_knows_what_was_not_replaced(self, project: Any, changed: Path, other: str) -> None:
+        project.write(other, b"changed, too")
+        settle(project.root)
+        assert project.open().restore("latest", ["a/one", "b"]).ok
+        assert read_files(project.open()) == {"a/one", "b/three"}
+
+    def test_knows_what_was_removed_elsewhere(self, project: Any, changed: Path) -> None:
+        (project.root / "b/three").unlink()
+        before = changed.stat()
+        assert project.open().restore("latest", ["a/one"]).ok
+        assert changed.stat() != before
+
+
 class TestMovedDuringScan:
     def test_second_walk_looks_again(self, project: Any, saved: Workspace) -> None:
         """A file that moves after the sweep, and long before the walk begins, is found where it went."""

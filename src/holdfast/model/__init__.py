@@ -15,11 +15,8 @@ if TYPE_CHECKING:
         FileChange,
         Hunk,
         Overlap,
-        Plan,
         Recovery,
         Renamed,
-        Restored,
-        TurnRef,
     )  # fmt: skip
     from holdfast.model.checkpoint import (
         JSON,
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
     )
     from holdfast.model.findings import Bisected, Blame, BlamedLine, Match, Origin, Problem, VerifyReport, Why
     from holdfast.model.path_change import LineCount, PathChange
+    from holdfast.model.restores import Plan, Restored, TurnRef
     from holdfast.model.uncovered import Reason, Uncovered
     from holdfast.model.upkeep import CheckpointUsage, Compacted, PathUsage, Pruned, Purged, PurgePlan, Usage
 
@@ -79,9 +77,9 @@ __all__ = [
 
 _MODULES = {
     "changes": {
-        "Changes", "CheckpointDiff", "Exported", "FileChange", "Hunk", "Overlap", "Plan",
-        "Recovery", "Renamed", "Restored", "TurnRef",
+        "Changes", "CheckpointDiff", "Exported", "FileChange", "Hunk", "Overlap", "Recovery", "Renamed",
     },
+    "restores": {"Plan", "Restored", "TurnRef"},
     "findings": {"Bisected", "Blame", "BlamedLine", "Match", "Origin", "Problem", "VerifyReport", "Why"},
     "upkeep": {"CheckpointUsage", "Compacted", "PathUsage", "PurgePlan", "Pruned", "Purged", "Usage"},
     "uncovered": {"Reason", "Uncovered"},

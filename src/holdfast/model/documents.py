@@ -61,6 +61,8 @@ def short(checkpoint_id: str) -> str:
 
 def flat(noun: Flat) -> dict[str, Any]:
     """Return the fields of a noun whose values are JSON-like already."""
+    if isinstance(noun, tuple):
+        return noun._asdict()
     from dataclasses import fields  # start-up cost: `log` needs none
 
     return {field.name: getattr(noun, field.name) for field in fields(noun)}

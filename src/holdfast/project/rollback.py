@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -199,7 +198,7 @@ class Rollback:
         if self._project.misconfigured is not None:
             notes = [*notes, f"the configuration is invalid and not used: {self._project.misconfigured}"]
         self._journal.close()
-        done = replace(restored, state=metadata.without_own_names(restored.state))
+        done = restored._replace(state=metadata.without_own_names(restored.state))
         return RolledBack(metadata.view(target), done, recorded, found, moved, tuple(notes), self._project.spelling)
 
     def _finish(self, entry: RollbackEntry, safety: str) -> tuple[list[str], bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -209,8 +209,9 @@ class RolledBack:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON. States are as they are stored; those in `tagged_states` have tags (`from_tagged`)."""
-        files = asdict(replace(self.restored, state={}))
+        files = self.restored._asdict()
         del files["state"]
+        files["conflicts"] = {path: asdict(overlap) for path, overlap in self.restored.conflicts.items()}
         state, tagged = self._spelling.shown(self.state)
         return {
             "checkpoint": self.checkpoint.to_dict(),

@@ -948,15 +948,13 @@ class Workspace:
 
     def _with_branches(self, plan: Plan, target: Checkpoint) -> Plan:
         """Add the user's git branch then and now, if they differ."""
-        from dataclasses import replace  # start-up cost: `log` needs none
-
         from holdfast.scan.user_git import repository_of
         from holdfast.workspace.capture.scanner import git_head_of
 
         now = git_head_of(repository_of(self.path)) if target.git is not None and target.git.branch else None
         if target.git is None or now is None or now.branch == target.git.branch:
             return plan
-        return replace(plan, branches=(target.git.branch, now.branch))
+        return plan._replace(branches=(target.git.branch, now.branch))
 
     def restore(
         self,

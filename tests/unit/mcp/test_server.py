@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -71,7 +70,7 @@ def test_a_restore_that_did_not_do_everything_says_so_in_words(
 ) -> None:
     ws.save("good")
     (project / "a.txt").write_text("two\n")
-    done = replace(ws.restore("latest"), failed={"a.txt": "it is busy", "b.txt": "so is it"})
+    done = ws.restore("latest")._replace(failed={"a.txt": "it is busy", "b.txt": "so is it"})
     monkeypatch.setattr(ws, "undo", lambda: done)
     answer = Tools(ws).undo()
     assert answer["notes"] == ["2 paths could not be restored."] and not answer["ok"]

@@ -465,6 +465,8 @@ class Planner:
             missing=self._missing(),
             bytes_to_write=0,  # `Restorer` counts them; not part of the digest
             digest=digest.hexdigest(),
+            conflicts={},
+            doubts={},
         )
 
     def _shown_kept(self) -> dict[str, str]:

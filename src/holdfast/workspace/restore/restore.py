@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Set
-from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -96,7 +95,7 @@ class Restorer:
             result = self._result(request, plan, steps, application, safety, state)
             is_touched = request.touch_ns is not None  # then everything restored is newer than any output
             stale = [] if is_touched else stale_outputs(snapshot.listing, handles, steps.changes)
-            return replace(result, stale_outputs=stale)
+            return result._replace(stale_outputs=stale)
 
     def _agreed(self, given: Plan | Callable[[Plan], object] | None, plan: Plan) -> Plan:
         if isinstance(given, Plan) and given.digest != plan.digest:
@@ -238,8 +237,7 @@ class Restorer:
             digest.update(repr((path, before, after)).encode())
         for found in (undone.overlaps, undone.unknown, plan.kept, plan.blocked):
             digest.update(repr(sorted(found.items())).encode())
-        plan = replace(
-            plan,
+        plan = plan._replace(
             digest=digest.hexdigest(),
             bytes_to_write=sum(sink.size(oid) or 0 for oid in new),  # `_with_size` adds what the store has
             keep_mine=request.keep_mine,
@@ -285,7 +283,7 @@ class Restorer:
                 with contextlib.suppress(Damaged):
                     parts = change.after.attr.parts_bytes
                     size += self._repository.objects.kind_and_size(change.after.oid)[1] if parts is None else parts
-        return replace(steps.plan, bytes_to_write=size)
+        return steps.plan._replace(bytes_to_write=size)
 
     def _check_space(self, plan: Plan, handles: Handles) -> None:
         room = os.fstatvfs(handles.open(""))
@@ -398,6 +396,7 @@ class Restorer:
             missing=plan.missing,
             state=state,
             conflicts=plan.conflicts,
+            stale_outputs=[],
         )
 
     # undo and redo

@@ -326,7 +326,7 @@ class CheckpointService:
             else:
                 target = workspace.get("latest" if checkpoint_id is None else checkpoint_id)
             if not files:
-                restored = Restored(target.id, "", [], [], {}, {}, {}, target.state)
+                restored = Restored(target.id, "", [], [], {}, {}, {}, target.state, {}, [])
             else:
                 restored = workspace.restore(target.id, paths, keep_new=keep_new, state=now)
             return self._moved(workspace, restored, conversation=conversation, files=files)
@@ -365,7 +365,7 @@ class CheckpointService:
         if files:
             self._standing = None
             events += self._pruned(workspace)
-        return Done(restored if conversation else replace(restored, state={}), events)
+        return Done(restored if conversation else restored._replace(state={}), events)
 
     # threads
 

@@ -9,9 +9,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
+
+from holdfast.scan.cache import records_at
 
 _INTERFACE = 3
 """Of the native module; changes with its functions."""
@@ -74,3 +79,47 @@ class Sweep:
                 self._found = native.sweep(data, start, fd, os.cpu_count() or 1)
             finally:
                 os.close(fd)
+
+
+class EarlySweep:
+    """A sweep that a writing call begins as soon as it has the lock, and that goes on while the rest is loaded.
+
+    Only the thread that began it may take it, and only until the call ends: to any other it would be too old (P2).
+    """
+
+    def __init__(self, cache_path: Path, root: Path, clock: Callable[[], int]) -> None:
+        """`clock`: nanoseconds, of the clock that stamps files."""
+        self._cache_path, self._root, self._clock = cache_path, root, clock
+        self._begun: tuple[int, BegunSweep] | None = None
+
+    def begin(self) -> None:
+        """Read the scan cache, and begin to compare it with the disk."""
+        self.drop()
+        if native is None:
+            return
+        since_ns = self._clock()
+        with suppress(OSError):  # a cache that cannot be read is for the scan to deal with
+            data = self._cache_path.read_bytes()
+            if (start := records_at(data)) is not None:
+                sweep = Sweep(data, start, os.fspath(self._root))
+                self._begun = threading.get_ident(), BegunSweep(data, since_ns, sweep)
+
+    def take(self) -> BegunSweep | None:
+        """Return the sweep that this thread began, once."""
+        begun = self._begun
+        if begun is None or begun[0] != threading.get_ident():
+            return None
+        self._begun = None
+        return begun[1]
+
+    def drop(self) -> None:
+        """Forget it: the folder may have changed since."""
+        self._begun = None
+
+
+class BegunSweep(NamedTuple):
+    """A sweep, the cache that it compares, and when it began."""
+
+    data: bytes
+    since_ns: int
+    sweep: Sweep

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         Why,
     )
     from holdfast.retention import Policy
+    from holdfast.scan.sweep import EarlySweep
     from holdfast.serde import Registry
     from holdfast.times import Span
     from holdfast.workspace.bisect import Tell, Test
@@ -189,6 +190,7 @@ class Workspace:
         self._defers_git = False
         self._engine_made: Engine | None = None
         self._engine_lock = threading.Lock()
+        self._early_sweep: EarlySweep | None = None
         self.first_saves = FirstSaves()
         self.recovered: Recovery | None = None
         self.recovery_error: HoldfastError | None = None
@@ -250,7 +252,7 @@ class Workspace:
 
     def save_request(self, request: SaveRequest) -> Checkpoint:
         """Do what `save` does, with its arguments in one object."""
-        with self._writing():
+        with self._writing(scans=True):
             checkpoint = self._engine.saver.save(request)
         return self._with_git(checkpoint)
 
@@ -320,7 +322,7 @@ class Workspace:
         from holdfast.workspace.requests import SaveRequest
 
         request = SaveRequest(message, session=session, actor=actor, progress=progress)
-        with self._writing():
+        with self._writing(scans=True):
             checkpoint = self._engine.saver.save_changes(request, details)
         return checkpoint and self._with_git(checkpoint)
 
@@ -991,7 +993,7 @@ class Workspace:
         if was_missing := self._is_missing:
             self.get(ref)  # NotFound, before anything is made
             durable.make_folder(self.path, mode=0o755)
-        with self._writing():
+        with self._writing(scans=True):
             target = self._repository.find(ref)
             agree = None if plan is None or isinstance(plan, Plan) else plan
             if isinstance(plan, Plan):
@@ -1061,7 +1063,7 @@ class Workspace:
         Saves what is there first, with `state` (P1). Conflict if the folder no longer matches a given `plan`, of
         `preview_undo`. `touch` is as in `restore`.
         """
-        with self._writing():
+        with self._writing(scans=True):
             request = self._engine.restorer.undo_request()
             saved = None if state is None else dict(state)
             request = request.replace(state=saved, touch_ns=self._touch_ns(touch), progress=progress)
@@ -1069,7 +1071,7 @@ class Workspace:
 
     def redo(self, plan: Plan | None = None, *, touch: bool = False, progress: Progress | None = None) -> Restored:
         """Redo what the last undo reverted. NotFound if there is none since the last restore."""
-        with self._writing():
+        with self._writing(scans=True):
             request = self._engine.restorer.redo_request()
             return self._restore(request.replace(touch_ns=self._touch_ns(touch), progress=progress), plan=plan)
 
@@ -1528,6 +1530,7 @@ class Workspace:
                 from holdfast.workspace.engine import Engine  # start-up cost: reading checkpoints does not need it
 
                 self._engine_made = Engine(self.path, self._repository, self._clock, **self._engine_options)
+                self._engine_made.scanner.early = self._early_sweep
             return self._engine_made
 
     def _find_moved(self, environ: Mapping[str, str]) -> None:
@@ -1579,22 +1582,49 @@ class Workspace:
             raise Unavailable(f"the store {self.store} is gone", hint="Open the workspace again to create another.")
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Hold the store's lock; first remove what dead writers left and finish what they interrupted (P3, P9)."""
+    def _writing(self, *, scans: bool = False) -> Iterator[None]:
+        """Hold the store's lock; first remove what dead writers left and finish what they interrupted (P3, P9).
+
+        `scans`: the call begins with a scan.
+        """
         with os_errors(self.store, outcome=_UNCHANGED):
             self._check_is_there()
-            with self._repository.lock:
+            with self._repository.lock, self._sweeping_early() if scans else contextlib.nullcontext():
                 store_paths.check_owner(self.store, self.path)
                 self._repository.objects.refresh()
                 self._repository.sweep()
                 with self._repository.catalog.kept_open():
                     self._repository.sync()
                     if Journal(self._repository.own).exists:
+                        self._drop_early_sweep()
                         self.recovered = self._engine.recoverer.recover() or self.recovered
                     # after recovery: a restore can only be finished in the folder it began in
                     store_paths.write_owner(self.store, self.path, self._environ)
                     self._resume_purge()
                     yield
+
+    @contextlib.contextmanager
+    def _sweeping_early(self) -> Iterator[None]:
+        """Begin to look at the folder while what is needed for a scan is loaded. Needs the lock: before it, the folder
+        may be in the middle of the restore of another process."""
+        scanner = self._engine_made.scanner if self._engine_made is not None else None
+        if scanner is None or scanner.watching is None:
+            if self._early_sweep is None:
+                from holdfast.scan.sweep import EarlySweep  # start-up cost: reading checkpoints does not need it
+
+                cache, clock = self._repository.own / "scan.cache", self._engine_options["file_clock"]
+                self._early_sweep = EarlySweep(cache, self.path, clock)
+                if scanner is not None:
+                    scanner.early = self._early_sweep
+            self._early_sweep.begin()
+        try:
+            yield
+        finally:
+            self._drop_early_sweep()  # P2: the next call must not take it for its own
+
+    def _drop_early_sweep(self) -> None:
+        if self._early_sweep is not None:
+            self._early_sweep.drop()
 
     def _purger(self) -> Purger:
         from holdfast.scan.user_git import git_program

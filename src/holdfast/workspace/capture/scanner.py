@@ -20,7 +20,7 @@ from holdfast.scan.dir_handles import Handles, join, split
 from holdfast.scan.git_head import read_head
 from holdfast.scan.ignore import Around, Rules, Sources
 from holdfast.scan.limits import Limits
-from holdfast.scan.sweep import Sweep
+from holdfast.scan.sweep import BegunSweep, EarlySweep, Sweep
 from holdfast.scan.walk import Listing, Walk
 from holdfast.shadowgit import FOLDER_MODE
 from holdfast.workspace.capture.always_included import HeldAnyway
@@ -108,6 +108,7 @@ class Scanner:
         self._is_cache_outdated = False
         """Whether the scan cache on disk names packs that are gone: every scan would have to compare all objects."""
         self._seen_around: Surroundings | None = None
+        self.early: EarlySweep | None = None
         self.watching: Watching | None = None
         self.is_watch_shared = False
         """Whether the watch belongs to another scanner of the same folder."""
@@ -137,7 +138,8 @@ class Scanner:
         rehash: bool,
         progress: Progress | None,
     ) -> tuple[Snapshot, Remember]:
-        since_ns = self._clock()  # before the sweep
+        early = self.early.take() if self.early is not None and turn is None else None
+        since_ns = self._clock() if early is None else early.since_ns  # before the sweep
         surroundings = look_around(self.root, self._home, self._config_home)
         rules = self._rules(surroundings)
         known = turn.consider(self._basis(self._root_of(head), rules, surroundings)) if turn else None
@@ -145,7 +147,7 @@ class Scanner:
         if known:
             memo, cache = dict(known.tracked), known.seen.folders
         else:
-            memo, cache = self._load_cache(sweeps=turn is None and not rehash)
+            memo, cache = self._load_cache(sweeps=turn is None and not rehash, early=early)
         wanted = HeldAnyway(
             self.root, held=self._held(head), force=force, memo=memo, repository=surroundings.repository
         )
@@ -315,14 +317,18 @@ class Scanner:
 
         return held
 
-    def _load_cache(self, *, sweeps: bool) -> tuple[dict[str, Any], Mapping[str, Folder]]:
+    def _load_cache(
+        self, *, sweeps: bool, early: BegunSweep | None = None
+    ) -> tuple[dict[str, Any], Mapping[str, Folder]]:
         """Read the scan cache; with `sweeps`, also compare it with the disk. It is discarded if it is damaged."""
         try:
-            data = self._cache_path.read_bytes()
+            data = self._cache_path.read_bytes() if early is None else early.data
             start = records_at(data)
             if start is None:
                 return {}, {}
-            sweep = Sweep(data, start, os.fspath(self.root)) if sweeps else None  # beside reading it here
+            sweep = None
+            if sweeps:  # beside reading it here
+                sweep = Sweep(data, start, os.fspath(self.root)) if early is None else early.sweep
             found = load_memo(data)
             if found is None or not isinstance(found[0], dict):
                 return {}, {}

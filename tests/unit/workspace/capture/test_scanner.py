@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 import time
 from itertools import count
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Unavailable, Workspace
-from holdfast.scan import classify, walk
+from holdfast import NotFound, Unavailable, Workspace
+from holdfast.scan import classify, sweep, walk
 from holdfast.scan.cache import YOUNG
 from holdfast.shadowgit import ObjectKind, ObjectStore
 from holdfast.workspace.capture import scanner
@@ -54,6 +55,11 @@ def saved(project: Any, ws: Workspace) -> Workspace:
     settle(project.root)
     ws.save()
     return ws
+
+
+def _counting(call: Any, calls: list[Any]) -> Any:
+    """The same method; each call is noted."""
+    return lambda self, *given, **named: (calls.append(self), call(self, *given, **named))[1]
 
 
 class TestMemory:
@@ -153,6 +159,51 @@ class TestCacheAfterRestore:
         before = changed.stat()
         assert project.open().restore("latest", ["a/one"]).ok
         assert changed.stat() != before
+
+
+@pytest.mark.skipif(sweep.native is None, reason="without the native module there is no sweep")
+class TestEarlySweep:
+    """A writing call begins its sweep before the code of the scan is loaded."""
+
+    def test_is_the_sweep_of_that_call(self, project: Any, saved: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+        begun = []
+        begin = sweep.Sweep.__init__
+        monkeypatch.setattr(sweep.Sweep, "__init__", lambda *given: (begun.append(len(loaded)), begin(*given))[1])
+        loaded: list[Workspace] = []
+        ws = project.open()
+        monkeypatch.setattr(scanner.Scanner, "take", _counting(scanner.Scanner.take, loaded))
+        project.write("a/one", b"changed")
+        assert ws.save().files_changed == ["a/one"]
+        assert begun == [0]
+        project.write("a/two", b"changed")
+        assert ws.restore("latest").written and begun == [0, 1]
+
+    def test_ends_with_the_call(self, saved: Workspace) -> None:
+        with pytest.raises(NotFound):
+            saved.restore("nowhere")
+        assert saved._early_sweep is not None and saved._early_sweep.take() is None
+
+    def test_is_of_no_use_after_a_recovery(
+        self, project: Any, saved: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen = []
+        monkeypatch.setattr(
+            "holdfast.workspace.restore.recovery.Recoverer.recover",
+            lambda _: seen.append(saved._early_sweep and saved._early_sweep.take()),
+        )
+        (project.store / "holdfast" / "journal.json").write_text("{}")
+        saved.save()
+        assert seen == [None]
+
+    def test_is_not_for_other_threads(self, project: Any, saved: Workspace) -> None:
+        early = sweep.EarlySweep(project.store / "holdfast" / "scan.cache", project.root, time.time_ns)
+        early.begin()
+        found: list[object] = []
+        other = threading.Thread(target=lambda: found.append(early.take()))
+        other.start()
+        other.join()
+        assert found == [None]
+        assert early.take() is not None and early.take() is None
 
 
 class TestMovedDuringScan:

@@ -48,6 +48,7 @@ _RESTORING = {
             {"click", "hashlib", "shlex", "holdfast.location.reports", *_NOT_FOR_LOG} | _READING | _RESTORING,
         ),
         ("status", {"click", "hashlib", "base64", "shlex", "holdfast.workspace.pathspec"} | _RESTORING),
+        ("restore latest", {"click", "holdfast.location"}),
         ("save", {"hashlib", "shlex", "holdfast.location", "holdfast.adapters.agents.session_file"} | _RESTORING),
     ],
 )
@@ -65,8 +66,23 @@ def test_a_command_loads_only_its_own_file_and_what_it_needs(holdfast, project, 
         f"print(sorted({never!r} & (set(sys.modules) - before)))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    own = [] if command in ("--help", "log", "log --flat", "status") else [f"holdfast.cli.commands.{command}"]
+    own = (
+        []
+        if command in ("--help", "log", "log --flat", "status", "restore latest")
+        else [f"holdfast.cli.commands.{command}"]
+    )
     assert ran.stdout.splitlines()[-2:] == [str(own), "[]"]
+
+
+def test_a_restore_loads_no_dataclasses(holdfast, project):
+    holdfast("save")
+    (project / "new.txt").write_text("new")
+    code = (
+        "import sys; from holdfast.cli.main import main; main(['restore', 'latest']);"
+        "print(sorted({'click', 'dataclasses', 'inspect', 'holdfast.model.changes'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
+    assert "1 removed" in ran.stdout and ran.stdout.endswith("\n[]\n")
 
 
 def test_a_save_of_nothing_new_loads_neither_openssl_nor_dataclasses(holdfast, project):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -184,7 +183,8 @@ def _tell(app: App, workspace: Workspace, plan: Plan, done: Restored, kept: Save
             what = f"Took back {render.count(len(plan.hunks), 'change')} since {short(plan.checkpoint)}"
         streams.notes(branch_note(plan))
         note_changed(plan)
-        show_restored(done, what, next_step=f"undo with: {typed('undo')}", is_first=workspace.count_restores() <= 1)
+        is_first = workspace.count_restores() <= 1
+        show_restored(app, done, what, next_step=f"undo with: {app.typed('undo')}", is_first=is_first)
         if plan.doubts:
             render.note_list(_doubts(plan), "What was undone may not be the agent's alone")
         show_conversation(said)
@@ -221,7 +221,7 @@ def turn_back(app: App, *, back: bool, dry_run: bool, yes: bool, touch: bool) ->
         app.document({"restored": documents.restored(done)})
     else:
         verb, other = ("Undid", "redo") if back else ("Redid", "undo")
-        show_restored(done, f"{verb} the {_turned(workspace, done)}", next_step=f"{other} with: {typed(other)}")
+        show_restored(app, done, f"{verb} the {_turned(workspace, done)}", next_step=f"{other} with: {typed(other)}")
     return Exit.DONE if done.ok else Exit.INCOMPLETE
 
 
@@ -272,7 +272,7 @@ def _operation(workspace: Workspace, checkpoint_id: str) -> Operation | None:
         return None
 
 
-def show_restored(done: Restored, what: str, *, next_step: str, is_first: bool = False) -> None:
+def show_restored(app: App, done: Restored, what: str, *, next_step: str, is_first: bool = False) -> None:
     """Print what was done, then what was not. `is_first`: the first restore in a store says where its state is."""
     parts = [f"{len(done.written):,} written", f"{len(done.removed):,} removed"]
     if done.failed:
@@ -293,7 +293,7 @@ def show_restored(done: Restored, what: str, *, next_step: str, is_first: bool =
     if done.state and (is_first or streams.settings.verbose):
         first, *others = sorted(done.state)
         beside = f" (also: {', '.join(map(render.escape, others))})" if others else ""
-        streams.note(f"Show its state with: {typed('show', short(done.checkpoint), '--state', first)}{beside}")
+        streams.note(f"Show its state with: {app.typed('show', short(done.checkpoint), '--state', first)}{beside}")
 
 
 def find_conversation(checkpoint: Checkpoint) -> SavedConversation:
@@ -317,7 +317,11 @@ def bring_conversation(kept: SavedConversation | None, app: App) -> RestoredConv
 
 def conversation_document(said: RestoredConversation | None) -> dict[str, Any]:
     """What `--json` has of it."""
-    return {"conversation": asdict(said)} if said else {}
+    if said is None:
+        return {}
+    from dataclasses import asdict  # start-up cost: most restores bring no conversation
+
+    return {"conversation": asdict(said)}
 
 
 def show_conversation(said: RestoredConversation | None) -> None:

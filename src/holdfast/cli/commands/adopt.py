@@ -40,7 +40,7 @@ def adopt(app: App, *, directory: str, fork_store: str | None) -> int:
             note_changed(plan)
         is_first = project.workspace.count_restores() <= 1
         what, step = f"Adopted as {short(done.checkpoint.id)}", f"undo with: {typed('undo')}"
-        show_restored(restored, what, next_step=step, is_first=is_first)
+        show_restored(app, restored, what, next_step=step, is_first=is_first)
         if done.changed_since_fork:
             streams.note(f"The workspace changed since {short(done.source)}; holdfast undo brings those changes back.")
     return Exit.DONE if done.ok else Exit.INCOMPLETE

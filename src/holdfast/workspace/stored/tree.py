@@ -103,13 +103,13 @@ class TreeReader:
     def __init__(self, source: TreeSource) -> None:
         self._source = source
         self._views: dict[Node, View] = {}
-        self._undecoded: dict[Node, Undecoded] = {}
+        self._pairs: dict[tuple[Node, Node], tuple[View, View]] = {}
 
     def view(self, node: Node) -> View:
         """Return the entries of a folder."""
         known = self._views.get(node)
         if known is None:
-            known = self._views[node] = _decoded(self._undecoded.get(node) or self._read(node))
+            known = self._views[node] = _decoded(self._read(node))
         return known
 
     def _read(self, node: Node) -> Undecoded:
@@ -130,10 +130,12 @@ class TreeReader:
         """Return two views of a folder; entries that are stored alike in both may be left out of both."""
         if one in self._views or other in self._views:
             return self.view(one), self.view(other)
-        for node in (one, other):
-            if node not in self._undecoded:
-                self._undecoded[node] = self._read(node)
-        return _decoded_apart(self._undecoded[one], self._undecoded[other])
+        if (known := self._pairs.get((other, one))) is not None:  # a restore compares both ways
+            return known[1], known[0]
+        found = self._pairs.get((one, other))
+        if found is None:
+            found = self._pairs[one, other] = _decoded_apart(self._read(one), self._read(other))
+        return found
 
     def find(self, root: Node, path: str) -> Entry | None:
         """Return the entry at a path of a checkpoint; None if there is none."""

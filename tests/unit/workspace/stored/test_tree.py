@@ -27,7 +27,7 @@ from holdfast.shadowgit import (
 )
 from holdfast.workspace.stored.object_sink import ObjectSink
 from holdfast.workspace.stored.record import Node
-from holdfast.workspace.stored.tree import TreeReader
+from holdfast.workspace.stored.tree import Change, TreeReader
 
 
 class Watched(ObjectSink):
@@ -182,3 +182,14 @@ def test_a_folder_without_attributes_is_damage(ws: Workspace) -> None:
     tree = sink.add(ObjectKind.TREE, encode_tree([TreeEntry(FOLDER_MODE, b"folder", EMPTY_TREE)]))
     with pytest.raises(Damaged, match="folder"):
         TreeReader(sink).view(Node(tree, attrs, False))
+
+
+def test_folders_that_were_compared_are_not_read_again(ws: Workspace, roots: tuple[Node, Node]) -> None:
+    """A restore compares the folder with its target, and then the target with the folder."""
+    watched = Watched(ObjectStore(ws.store))
+    reader = TreeReader(watched)
+    there = {change.path: change for change in reader.diff(*roots)}
+    read = len(watched.read)
+    back = {change.path: change for change in reader.diff(*reversed(roots))}
+    assert len(watched.read) == read
+    assert back == {path: Change(path, after, before) for path, before, after in there.values()}

@@ -23,8 +23,8 @@ _SAID = {
     "is not a valid float range": "is not a number",
 }
 _MESSAGE_MAX_CHARS = 1000
-only_read = False
-"""Whether `log` or `status` was answered without click: what they opened is closed, and no thread of theirs runs."""
+may_end_at_once = False
+"""Whether `log`, `status` or `save` ran without click: all is written, and no thread of theirs runs."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -44,17 +44,24 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _run(args: Sequence[str]) -> int:
-    global only_read
+    global may_end_at_once
     if asked := fast_log.understood(args):
         code = fast_log.answer(*asked)
-        only_read = True
+        may_end_at_once = True
         return code
     if not args or "status" in args:
         from holdfast.cli import status_output  # start-up cost: only here
 
         if status_output.understood(args) and (answered := status_output.answer(args)) is not None:
-            only_read = True
+            may_end_at_once = True
             return answered
+    if "save" in args:
+        from holdfast.cli import fast_save  # as above
+
+        if (known := fast_save.understood(args)) is not None:
+            code = fast_save.answer(*known)
+            may_end_at_once = True
+            return code
     import click  # inside `main`'s protection: loading it is most of the start-up time
 
     from holdfast.cli.group import group

@@ -33,6 +33,7 @@ def load() -> Callable[[ClientCommand], int | None]:
     import holdfast.cli.commands.save
     import holdfast.cli.commands.undo
     import holdfast.cli.fast_log
+    import holdfast.cli.fast_save
     import holdfast.cli.group
     import holdfast.cli.status_output
     import holdfast.cli.turns

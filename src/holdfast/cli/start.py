@@ -130,7 +130,7 @@ def _command() -> int:
             has_handler = False
         except KeyboardInterrupt:  # between the answer and this
             pass
-    if program.only_read:
+    if program.may_end_at_once:
         os._exit(code)  # all is written and closed; the clean-up of the interpreter is a twentieth of `status`
     gc.freeze()  # no last collection either: the process ends
     return code

@@ -121,6 +121,11 @@ class Scanner:
         with self.watching.turn() if is_plain else contextlib.nullcontext() as turn:
             return self._take(turn, sink, head, force, rehash, progress)
 
+    def look(self, sink: ObjectSink, *, head: Checkpoint | None) -> Snapshot:
+        """Return a snapshot that is not built yet. The scan cache stays as it is."""
+        with self.watching.turn() if self.watching is not None else contextlib.nullcontext() as turn:
+            return self._take(turn, sink, head, frozenset(), rehash=False, progress=None, builds=False)[0]
+
     def _take(
         self,
         turn: WatchedScan | None,
@@ -129,6 +134,8 @@ class Scanner:
         force: frozenset[str],
         rehash: bool,
         progress: Progress | None,
+        *,
+        builds: bool = True,
     ) -> tuple[Snapshot, Callable[[], None]]:
         surroundings = look_around(self.root, self._home, self._config_home)
         rules = self._rules(surroundings)
@@ -148,7 +155,9 @@ class Scanner:
             with Handles(os.fspath(self.root)) as handles:
                 listing = self._walk(turn, handles, cache, given)
                 identity = os.fstat(handles.open(""))
-            snapshot = take_snapshot(listing, self.root, sink, cache, progress, clock=self._clock, rebuild=rehash)
+            snapshot = take_snapshot(listing, self.root, sink, cache, progress, clock=self._clock)
+            if builds:
+                snapshot = snapshot.built(sink, rebuild=rehash)
             now = os.stat(self.root)
         except FileNotFoundError as error:
             raise Unavailable(f"{self.root} is gone", hint="Is its disk still there?") from error

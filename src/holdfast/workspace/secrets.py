@@ -16,7 +16,6 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 from holdfast import durable
@@ -254,6 +253,8 @@ class SecretScan:
             found = find_secrets(data, is_json=part.is_state)
             if not found or (not part.is_state and is_tracked(part.where)):
                 continue
+            from hashlib import sha256  # start-up cost: most saves contain no secret
+
             text = unescaped(data) if part.is_state else data
             for each in found:
                 yield {

@@ -407,14 +407,26 @@ PyDoc_STRVAR(read_files_doc,
     "Return for each place the content of that file of an open folder, if it is ordinary and as its row says.\n\n"
     "Otherwise None, or a descriptor: of what may be a database, for the caller to close with care.");
 
+PyDoc_STRVAR(index_names_doc,
+    "index_names(data, hash_bytes)\n--\n\n"
+    "Return the names in a git index of version 2 or 3, a submodule's also with a slash, and where its entries end.\n\n"
+    "ValueError for any other index.");
+
+PyDoc_STRVAR(index_identity_doc,
+    "index_identity(data, hash_bytes)\n--\n\n"
+    "Return what is the same in two git indexes with the same entries, joined, and where the entries end.\n\n"
+    "ValueError if it is not one of version 2 or 3.");
+
 static PyMethodDef methods[] = {
     {"sweep", sweep, METH_VARARGS, sweep_doc},
     {"read_files", read_files, METH_VARARGS, read_files_doc},
+    {"index_names", index_names, METH_VARARGS, index_names_doc},
+    {"index_identity", index_identity, METH_VARARGS, index_identity_doc},
     {NULL, NULL, 0, NULL},
 };
 
 /* Of the functions here; `sweep.py` has the same. A module that was built from other sources is not used. */
-enum { INTERFACE = 3 };
+enum { INTERFACE = 4 };
 
 static int fill(PyObject *module) { return PyModule_AddIntConstant(module, "INTERFACE", INTERFACE); }
 

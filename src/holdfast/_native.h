@@ -3,3 +3,5 @@
 #include <Python.h>
 
 PyObject *read_files(PyObject *module, PyObject *args); /* _native_read.c */
+PyObject *index_names(PyObject *module, PyObject *args); /* _native_index.c */
+PyObject *index_identity(PyObject *module, PyObject *args); /* _native_index.c */

@@ -52,6 +52,7 @@ LEFT = [
     ("-C", "log"),
     ("-C", "", "log"),
     ("-C", "--json", "log"),
+    ("-C", "~", "log"),
     ("--store", "elsewhere", "log"),
     ("save", "log"),
     ("--", "log"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.cli.context import App
 
-_COMPLETING = "_HOLDFAST_COMPLETE"  # set by a shell that completes a word: click answers
+COMPLETING = "_HOLDFAST_COMPLETE"  # set by a shell that completes a word: click answers
 _TEXTS = ("--session", "--before", "--actor", "--type", "--since", "--until", "--grep")
 _FLAGS = ("--all", "--flat", "--stat")
 _DIGITS_MAX = 9
@@ -23,7 +23,7 @@ _Options = dict[str, Any]
 
 def understood(args: Sequence[str]) -> tuple[_Options, _Options] | None:
     """Return the options of the program and of `log` in `[-C PATH] [--json] log [OPTION]…`; None for other words."""
-    if "log" not in args or _COMPLETING in os.environ:
+    if "log" not in args or COMPLETING in os.environ:
         return None
     of_program: _Options = {}
     of_command: _Options = {}
@@ -34,7 +34,7 @@ def understood(args: Sequence[str]) -> tuple[_Options, _Options] | None:
             is_named = True
         elif word == "--json":
             of_program["json"] = True
-        elif not (_of_command(word, words, of_command) if is_named else _of_program(word, words, of_program)):
+        elif not (_of_command(word, words, of_command) if is_named else read_program_option(word, words, of_program)):
             return None
     return (of_program, of_command) if is_named else None
 
@@ -131,12 +131,12 @@ def _check_words(app: App, location: Any, paths: Sequence[str]) -> None:
         raise error
 
 
-def _of_program(word: str, words: Iterator[str], options: _Options) -> bool:
-    """Read an option that stands before `log`; whether it is one that is known here."""
+def read_program_option(word: str, words: Iterator[str], options: _Options) -> bool:
+    """Read an option that stands before the command; whether it is one that is known here."""
     if word != "-C":
         return False
     options["directory"] = value = next(words, "")
-    return _is_plain(value)
+    return is_plain(value) and not value.startswith("~")  # which a shell leaves to the program where it is quoted
 
 
 def _of_command(word: str, words: Iterator[str], options: _Options) -> bool:
@@ -147,13 +147,13 @@ def _of_command(word: str, words: Iterator[str], options: _Options) -> bool:
     value = next(words, "")
     if word in _TEXTS:
         options[word[2:]] = value
-        return _is_plain(value)
+        return is_plain(value)
     if word != "-n" or not (value.isascii() and value.isdecimal()) or len(value) > _DIGITS_MAX:
         return False
     options["limit"] = int(value)
     return True
 
 
-def _is_plain(value: str) -> bool:
+def is_plain(value: str) -> bool:
     """Whether a value is there and cannot be taken for an option."""
     return bool(value) and not value.startswith("-")

@@ -24,7 +24,7 @@ _SAID = {
 }
 _MESSAGE_MAX_CHARS = 1000
 may_end_at_once = False
-"""Whether `log`, `status` or `restore` ran without click: all is written, and no thread of theirs runs."""
+"""Whether `log`, `status`, `save` or `restore` ran without click: all is written, and no thread of theirs runs."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -56,10 +56,16 @@ def _run(args: Sequence[str]) -> int:
         if status_output.understood(args) and (answered := status_output.answer(args)) is not None:
             may_end_at_once = True
             return answered
+    if "save" in args:
+        from holdfast.cli import fast_save  # as above
+
+        if (known := fast_save.understood(args)) is not None:
+            may_end_at_once = True
+            return fast_save.answer(*known)
     if "restore" in args:
         from holdfast.cli import fast_restore  # as above
 
-        if (known := fast_restore.understood(args)) is not None and (code := fast_restore.answer(*known)) is not None:
+        if (wanted := fast_restore.understood(args)) is not None and (code := fast_restore.answer(*wanted)) is not None:
             may_end_at_once = True
             return code
     import click  # inside `main`'s protection: loading it is most of the start-up time

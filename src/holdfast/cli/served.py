@@ -34,6 +34,7 @@ def load() -> Callable[[ClientCommand], int | None]:
     import holdfast.cli.commands.undo
     import holdfast.cli.fast_log
     import holdfast.cli.fast_restore
+    import holdfast.cli.fast_save
     import holdfast.cli.group
     import holdfast.cli.status_output
     import holdfast.cli.turns

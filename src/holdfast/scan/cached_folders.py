@@ -130,21 +130,18 @@ class ScannedFolders(MutableMapping[str, Folder]):
         cached = self.cached
         own = {cached.number(path): folder for path, folder in self._own.items()}
         is_adopted, data = self._is_adopted(), memoryview(cached.data)
-        begin = end = 0
+        begin = -1  # of adopted folders that stand together: each ends where the next one begins
         for number, start in enumerate(cached.starts):
-            stop = cached.starts[number + 1] if number + 1 < len(cached) else len(data)
-            if is_adopted[number] and start == end:
-                end = stop
-                continue
-            if end > begin:
-                yield data[begin:end]
-            begin = end = 0
             if is_adopted[number]:
-                begin, end = start, stop
-            elif number in own:
+                begin = start if begin < 0 else begin
+                continue
+            if begin >= 0:
+                yield data[begin:start]
+                begin = -1
+            if number in own:
                 yield own[number]
-        if end > begin:
-            yield data[begin:end]
+        if begin >= 0:
+            yield data[begin:]
         yield from (folder for path, folder in self._own.items() if cached.number(path) is None)
 
     def __getitem__(self, path: str) -> Folder:

@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import durable
+from holdfast.scan.sweep import native
 from holdfast.scan.user_git import read_varint
 
 _MAX_BYTES = 1 << 30
+_HEADER_BYTES = 12
+_NATIVE_VERSIONS = (b"\0\0\0\2", b"\0\0\0\3")
+_index_identity = getattr(native, "index_identity", None)
 _STAT_BYTES = 40  # times, device, inode, mode, owner, size: git rewrites these whenever it looks at files
 
 
@@ -71,6 +75,9 @@ def _sha1(data: bytes) -> str:
 
 def _digest(data: bytes, hash_bytes: int) -> tuple[str, int]:
     """Return the digest of the entries and where they end. IndexError or ValueError if the index is damaged."""
+    if _index_identity is not None and data[4:8] in _NATIVE_VERSIONS and len(data) >= _HEADER_BYTES:
+        identity, end = _index_identity(data, hash_bytes)
+        return _sha1(identity), end
     parts, last = [data[4:12]], 12
     for at, _, end, after in _entries(data, hash_bytes):
         parts += (data[at + 24 : at + 28], data[at + _STAT_BYTES : end])

@@ -102,6 +102,7 @@ class Narrowed(Walk):
         self._names: Set[str] | None = None
         self._done: set[str] = set()
         self._dropped: dict[str, Folder] = {}
+        self._refused: set[str] = set()
 
     def run(self) -> Listing:
         seen, listing = self._seen, self.listing
@@ -118,8 +119,12 @@ class Narrowed(Walk):
         if self._watch.doubt or self._met_too_early():  # P2, P6: events may be missing, or a git directory was entered
             raise InDoubt
         hold_to_total(listing, self.wanted, self.limits.total_max_bytes)
-        self._watch.uncover(path for path in self._dropped if path not in listing.folders)
         return listing
+
+    def gone(self) -> list[str]:
+        """Folders that were seen before and are no longer part of the scan. Until it is remembered, the watch keeps
+        them: the next one may build on what was seen before, and find them part of it again (P2)."""
+        return [path for path in {*self._dropped, *self._refused} if path not in self.listing.folders]
 
     def moved(self) -> bool:
         return self._watch.drain()
@@ -147,7 +152,7 @@ class Narrowed(Walk):
         self._done.add(path)
         found = super()._visit(path, rules, context)
         if found is None:
-            self._watch.uncover([path])
+            self._refused.add(path)
         return found
 
     def _outer(self, path: str) -> Rules:

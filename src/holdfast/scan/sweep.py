@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from holdfast.scan.cache import records_at
 
-_INTERFACE = 3
+_INTERFACE = 4
 """Of the native module; changes with its functions."""
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from holdfast import durable
 from holdfast.scan.dir_handles import upwards
 from holdfast.scan.ignore import MAX_IGNORE_BYTES, Around
+from holdfast.scan.sweep import native
 
 _MOST_INDEX_BYTES = 1 << 30
 
@@ -274,6 +275,9 @@ def _read_at(folder: int, name: str) -> bytes:
 
 # ---- The index ----
 
+_INDEX_HEADER_BYTES = 12
+_read_index_names = getattr(native, "index_names", None)
+
 
 def _index_names(git: Path, file: str) -> list[bytes]:
     """Return the sorted names in an index file; none where it is damaged.
@@ -299,6 +303,9 @@ def _entries(data: bytes, hash_bytes: int) -> tuple[list[bytes], int]:
     version = int.from_bytes(data[4:8])
     if data[:4] != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("not an index")
+    if _read_index_names is not None and version < 4 and len(data) >= _INDEX_HEADER_BYTES:
+        found: tuple[list[bytes], int] = _read_index_names(data, hash_bytes)
+        return found
     flags_at = 40 + hash_bytes
     names = []
     name = b""

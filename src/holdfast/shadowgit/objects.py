@@ -6,11 +6,14 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from isal import isal_zlib
 
 from holdfast.errors import Damaged, Remedy
+
+if TYPE_CHECKING:
+    import hashlib
 
 DEFLATE_LEVEL = 1  # measured: the size of zlib's level 1 in a third of its time
 
@@ -33,10 +36,8 @@ LINK_MODE = 0o120000
 
 _RAW_ENTRY = rb"(?s)[0-7]+ [^\0]+\0.{20}"  # not compiled yet, as the patterns below: start-up cost
 _HEX = rb"[0-9a-f]{40}"
-_SMALL_BYTES = 4096
-_first = [*range(16)]
-"""One for each small object that is still hashed without OpenSSL: loading that takes longer than reading the last
-checkpoint (start-up cost)."""
+_left_bytes = [512 << 10]
+"""How much is still hashed without OpenSSL (start-up cost): loading that takes as long as a mebibyte without it."""
 EMPTY_TREE = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 
 
@@ -63,23 +64,26 @@ class PackEntry(NamedTuple):
 def object_id(kind: ObjectKind, data: bytes) -> bytes:
     """The name of an object: the SHA-1 of its kind, size and content."""
     header = b"%s %d\0" % (KIND_NAMES[kind], len(data))
-    if _first and len(data) <= _SMALL_BYTES and (sha1 := _built_in_sha1()) is not None:
-        _first.pop()
-        return bytes(sha1(header + data).digest())
-    import hashlib  # start-up cost
-
-    digest = hashlib.sha1(header)
+    digest = new_sha1(len(data))
+    digest.update(header)
     digest.update(data)
     return digest.digest()
 
 
-def _built_in_sha1() -> Any:
-    """Python's own SHA-1: slower than OpenSSL's, and loaded sooner."""
-    try:
-        from _sha1 import sha1  # type: ignore[import-not-found]  # typeshed has no stub
-    except ImportError:  # a Python built without it
-        return None
-    return sha1
+def new_sha1(size: int) -> "hashlib._Hash":
+    """An empty SHA-1 for about `size` bytes: Python's own, as long as a process hashes little, else OpenSSL's."""
+    if size <= _left_bytes[0]:
+        try:
+            from _sha1 import sha1  # type: ignore[import-not-found]  # typeshed has no stub
+        except ImportError:  # a Python built without it
+            _left_bytes[0] = -1
+        else:
+            _left_bytes[0] -= size  # several threads may do this at once: then it is about that much
+            found: hashlib._Hash = sha1()
+            return found
+    from hashlib import sha1 as fast_sha1  # start-up cost
+
+    return fast_sha1()
 
 
 def entry_header(kind: int, size: int) -> bytes:

@@ -26,7 +26,7 @@ from isal import isal_zlib
 
 from holdfast import durable
 from holdfast.errors import Damaged, Remedy
-from holdfast.shadowgit.objects import ObjectKind, PackEntry, encode_entry, object_id
+from holdfast.shadowgit.objects import ObjectKind, PackEntry, encode_entry, new_sha1, object_id
 
 if TYPE_CHECKING:
     import hashlib
@@ -475,7 +475,9 @@ class PackWriter:
         header = _PACK_HEADER.pack(b"PACK", 2, len(self._added))
         if self._written == 0:
             self._buffer[: _PACK_HEADER.size] = header
-            checksum = _sha1(self._buffer).digest()
+            digest = new_sha1(len(self._buffer))
+            digest.update(self._buffer)
+            checksum = digest.digest()
         else:
             self._flush()
             durable.disk().pwrite(self._fd, header, 0)
@@ -516,9 +518,9 @@ def _index(oids: Sequence[bytes], offsets: array[int], crcs: array[int], checksu
         else:
             near.append(_FAR_OFFSET | len(far))
             far.append(offset)
-    digest = _sha1()
     columns = [_big_endian(column) for column in (crcs, near, far)]
     parts = [INDEX_MAGIC, struct.pack(">256I", *accumulate(counts)), b"".join(oids), *columns, checksum]
+    digest = new_sha1(sum(map(len, parts)))
     for part in parts:
         digest.update(part)
     return b"".join((*parts, digest.digest()))

@@ -96,8 +96,8 @@ class Engine:
     def changes(self, a: CheckpointRef, b: CheckpointRef | None, paths: Paths | None) -> Changes:
         """Return what changed in parts that can be taken back."""
         from holdfast.model import Changes
-        from holdfast.workspace.stored.diff import gaps_of  # as above
-        from holdfast.workspace.stored.hunks import changed_paths
+        from holdfast.workspace.stored.hunks import changed_paths  # as above
+        from holdfast.workspace.stored.tree import gaps_of
 
         first, sink, between = self._between(a, b, paths)
         found = changed_paths(between.changes, sink, gaps_of(between.uncovered))

@@ -16,7 +16,6 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 from holdfast import durable
@@ -176,15 +175,16 @@ class SecretScan:
         scanned = ""
         for at, checkpoint_id in enumerate(todo):
             before = scanned if every else _id_before(checkpoint_id, ids)
-            parts, skipped = self._new_parts(checkpoint_id, before, seen, is_tracked)
+            new = self._new_parts(checkpoint_id, before, seen, is_tracked, left)
+            if new is None:
+                self._write({**stored, "pending": todo[at:]})
+                self._end()
+                return self.report()
+            parts, skipped, size = new
             if parts:  # not empty unless damaged: every checkpoint has a record of its own
                 scanned = checkpoint_id
             if left is not None:
-                left -= sum(self._repository.objects.kind_and_size(part.blobs[0])[1] for part in parts)
-                if left < 0:
-                    self._write({**stored, "pending": todo[at:]})
-                    self._end()
-                    return self.report()
+                left -= size
             stored["found"] += self._scanned(parts, checkpoint_id, is_tracked)
             stored["skipped"] = [*dict.fromkeys([*stored["skipped"], *skipped])][:_LISTED_MAX]
         self._write({**stored, "pending": []})
@@ -201,17 +201,20 @@ class SecretScan:
         return sorted(self._repository.objects.ref_names())
 
     def _new_parts(
-        self, checkpoint_id: str, before_id: str, seen: set[bytes], is_tracked: IsTracked
-    ) -> tuple[list[_Part], list[str]]:
-        """Return what a checkpoint contains and one before it does not, as far as it was not seen yet.
+        self, checkpoint_id: str, before_id: str, seen: set[bytes], is_tracked: IsTracked, max_bytes: int | None
+    ) -> tuple[list[_Part], list[str], int] | None:
+        """Return what a checkpoint contains and one before it does not, as far as it was not seen yet, the files that
+        are too large, and the bytes to scan; None once these are more than `max_bytes`, and then no further folder is
+        read (P8).
 
         The stored list of changes is no help: it is of a parent that may be deleted since.
         """
         contents = self._contents(checkpoint_id)
         if contents is None:
-            return [], []
+            return [], [], 0
         parts: list[_Part] = []
         skipped: list[str] = []
+        size, size_of = 0, self._repository.objects.kind_and_size
         before, reader = self._contents(before_id), TreeReader(self._repository.objects)
         try:
             if before is not None and before.record not in seen:
@@ -223,11 +226,18 @@ class SecretScan:
                     skipped.append(path)
                 else:
                     parts.append(_Part(path, False, (entry.oid,)))
-            parts += [part for part in self._texts(contents) if part.blobs[0] not in seen]
+                    size += size_of(entry.oid)[1]
+                    if max_bytes is not None and size > max_bytes:
+                        return None
+            texts = [part for part in self._texts(contents) if part.blobs[0] not in seen]
+            size += sum(size_of(part.blobs[0])[1] for part in texts)
         except (Damaged, NotFound):
-            return [], []  # `verify` reports it
+            return [], [], 0  # `verify` reports it
+        if max_bytes is not None and size > max_bytes:
+            return None
+        parts += texts
         seen.update(part.blobs[0] for part in parts)
-        return parts, skipped
+        return parts, skipped, size
 
     def _contents(self, checkpoint_id: str) -> Contents | None:
         row = self._repository.catalog.by_id(checkpoint_id) if checkpoint_id else None
@@ -254,6 +264,8 @@ class SecretScan:
             found = find_secrets(data, is_json=part.is_state)
             if not found or (not part.is_state and is_tracked(part.where)):
                 continue
+            from hashlib import sha256  # start-up cost: most saves contain no secret
+
             text = unescaped(data) if part.is_state else data
             for each in found:
                 yield {
@@ -306,6 +318,8 @@ class SecretScan:
             "pending": [*dict.fromkeys([*stored["pending"], *pending])],
             "skipped": stored["skipped"],
         }
+        if any(new.values()) and new == self._read_list():
+            return  # `status` comes here each time while much is pending
         if any(new.values()):
             durable.write_atomically(self._path, json.dumps(new).encode())
         elif self._path.exists():

@@ -6,16 +6,17 @@ Reads the folder as a save would, and stores nothing.
 # No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import Remedy
-from holdfast.model import Checkpoint, GitHead, PathChange
+from holdfast.model import Checkpoint, GitHead, PathChange, Reason
+from holdfast.scan.dir_handles import upwards
 from holdfast.workspace.capture.snapshot import LARGE_BYTES
 from holdfast.workspace.stored.object_sink import ObjectSink
 from holdfast.workspace.stored.repository import REVERT, WITHOUT, Repository
-from holdfast.workspace.stored.tree import TreeReader
+from holdfast.workspace.stored.tree import TreeReader, gaps_of
 from holdfast.workspace.upkeep.growth import ignore_line, read_growth, read_report
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def read_status(
         elif operation.verb == REVERT and operation.target == latest.id:
             head = repository.checkpoint(latest)  # what was not taken back of the changes since then is still unsaved
     sink = ObjectSink(repository.objects)
-    snapshot, _ = scanner.take(sink, head=head)
+    snapshot = scanner.look(sink, head=head)
     changes = _changes(repository, head, snapshot, sink)
     room = os.statvfs(repository.folder)
     free = room.f_bavail * room.f_frsize
@@ -124,14 +125,26 @@ def _changes(
     repository: Repository, head: Checkpoint | None, snapshot: "Snapshot", sink: ObjectSink
 ) -> tuple[PathChange, ...]:
     before = repository.contents(head).root if head is not None else None
-    if before == snapshot.root:
+    found = snapshot.files_changed_since(before) if before is not None else None
+    if head is not None and found is not None and not (found.added and found.deleted):  # else some may be renamed
+        gaps = gaps_of((head.uncovered, snapshot.uncovered)) if found.added or found.deleted else []
+        changes = [PathChange("M", path) for path in found.modified]
+        changes += [PathChange("A", path) for path in found.added if not _is_in(gaps[0], path)]
+        changes += [PathChange("D", path) for path in found.deleted if not _is_in(gaps[1], path)]
+        return tuple(sorted(changes, key=lambda change: change.path))
+    after = snapshot.built(sink).root
+    if before == after:
         return ()
-    from holdfast.workspace.stored.diff import make_diff  # start-up cost: most often nothing changed
+    from holdfast.workspace.stored.diff import make_diff  # start-up cost: most often no file is renamed
 
-    changes = TreeReader(sink).diff(before, snapshot.root)
-    gaps = (head.uncovered if head is not None else (), snapshot.uncovered)
-    found = make_diff(head.id if head else "", None, changes, sink, gaps, with_lines=False)
-    return tuple(found.paths)
+    differing = TreeReader(sink).diff(before, after)
+    not_held = (head.uncovered if head is not None else (), snapshot.uncovered)
+    return tuple(make_diff(head.id if head else "", None, differing, sink, not_held, with_lines=False).paths)
+
+
+def _is_in(gap: Mapping[str, Reason], path: str) -> bool:
+    """Whether a path, or a folder above it, is not covered."""
+    return any(above in gap for above in upwards(path))
 
 
 def _large(root: Path, changes: Sequence[PathChange]) -> list[Attention]:

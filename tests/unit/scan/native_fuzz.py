@@ -6,6 +6,7 @@ A program of its own, so that it can run under a sanitizer or valgrind without p
 
 from __future__ import annotations
 
+import hashlib
 import importlib.machinery
 import importlib.util
 import os
@@ -14,6 +15,7 @@ import sys
 import tempfile
 from array import array
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +27,7 @@ if len(sys.argv) > 3:
     sys.modules["holdfast._native"] = importlib.util.module_from_spec(_spec)
     _loader.exec_module(sys.modules["holdfast._native"])
 
-from holdfast.scan import sweep
+from holdfast.scan import git_index, sweep, user_git
 from holdfast.scan.cache import Folder, columns, dump, records_at, row_of
 from holdfast.scan.cached_folders import CachedFolders, ScannedFolders
 
@@ -150,9 +152,57 @@ def check_reading(native: ModuleType, root: int, names: list[str], rows: array[i
                 assert len(found) == rows[7 * place + 2]
 
 
+def make_index(dice: random.Random) -> bytes:
+    """Make a git index of some version, with flags, submodules and stages here and there, and an extension."""
+    version, entries = dice.choice([2, 2, 3, 3, 4]), []
+    for number in range(dice.randrange(6)):
+        name = b"x" * dice.choice([0, 1, 6, 7, 8, 200]) + b"%d" % number
+        is_extended = version == 3 and dice.random() < 0.5
+        entry = bytearray(dice.randbytes(40) + dice.randbytes(dice.choice([20, 20, 20, 32])))
+        entry[24:28] = dice.choice([0o100644, 0o120000, 0o160000, 0o40000]).to_bytes(4)
+        entry += (min(len(name), 0xFFF) | (0x4000 if is_extended else 0)).to_bytes(2) + bytes(2 * is_extended) + name
+        entries.append(bytes(entry) + bytes(8 - len(entry) % 8))
+    header = b"DIRC" + version.to_bytes(4) + dice.choice([len(entries), len(entries) + 1, 0]).to_bytes(4)
+    return header + b"".join(entries) + dice.choice([b"", b"TREE\0\0\0\4....", b"link"]) + dice.randbytes(20)
+
+
+def hashed(native: ModuleType, data: bytes, hash_bytes: int) -> tuple[str, int]:
+    identity, end = native.index_identity(data, hash_bytes)
+    return hashlib.sha1(identity).hexdigest(), end
+
+
+def check_index(native: ModuleType, dice: random.Random) -> bool:
+    """Read a damaged index as the Python code does; return whether it was accepted."""
+    data = bytearray(make_index(dice))
+    for _ in range(dice.choice([0, 0, 1, 3])):
+        data[dice.randrange(len(data))] = dice.choice([0, 1, 4, 0x40, 0xE0, 0xFF])
+    del data[dice.choice([len(data), len(data), dice.randrange(len(data) + 1)]) :]
+    hash_bytes, found = dice.choice([20, 20, 32]), []
+    for read, reference in (
+        (native.index_names, user_git._entries),
+        (partial(hashed, native), git_index._digest),
+    ):
+        try:
+            expected: object = reference(bytes(data), hash_bytes)
+        except (IndexError, ValueError):
+            expected = None
+        try:
+            answer: object = read(bytes(data), hash_bytes)
+        except ValueError:
+            answer = None
+        is_left = bytes(data[:4]) != b"DIRC" or bytes(data[4:8]) not in git_index._NATIVE_VERSIONS or len(data) < 12
+        assert answer == (None if is_left else expected), (bytes(data), hash_bytes)
+        found.append(answer is not None)
+    assert found[0] == found[1]
+    return found[0]
+
+
 def main(seed: int, rounds: int) -> None:
     native, dice, accepted = sweep.native, random.Random(seed), 0
     assert native is not None
+    user_git._read_index_names = git_index._index_identity = None  # the reference
+    read = sum(check_index(native, dice) for _ in range(rounds))
+    assert rounds // 10 < read < rounds
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "root")
         data = make_cache(root)
@@ -169,7 +219,7 @@ def main(seed: int, rounds: int) -> None:
             check_reading(native, inner, names, rows, dice)
         os.close(fd)
         os.close(inner)
-    print(f"{rounds} rounds, {accepted} caches accepted")
+    print(f"{rounds} rounds, {accepted} caches and {read} indexes accepted")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.scan import git_index, user_git
 from holdfast.scan.git_index import read_index, staged_objects
 
 
@@ -68,6 +69,20 @@ def test_folders_of_a_sparse_index(repository: Path) -> None:
     _git(repository, "sparse-checkout", "set", "--cone", "--sparse-index", "lib")
     found = staged_objects(read_index(repository / ".git").data)
     assert found == _listed(repository, "--sparse") and (b"docs/", _git(repository, "rev-parse", "HEAD:docs")) in found
+
+
+@pytest.mark.parametrize("version", ["2", "3", "4"])
+def test_digest_and_names_with_and_without_the_native_module(
+    repository: Path, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _git(repository, "update-index", f"--index-version={version}", "--skip-worktree", "docs/c")
+    _git(repository, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},module")
+    git = repository / ".git"
+    found = read_index(git).digest, user_git._index_names(git, "index")
+    monkeypatch.setattr(git_index, "_index_identity", None)
+    monkeypatch.setattr(user_git, "_read_index_names", None)
+    assert found == (read_index(git).digest, user_git._index_names(git, "index"))
+    assert found[1] == sorted(["\u00e4".encode(), b"docs/c", b"lib/a b", b"lib/b", b"module", b"module/", b"x" * 200])
 
 
 @pytest.mark.parametrize("cut", [0, 3, 11, 40, 100])

@@ -49,11 +49,11 @@ def repository(tmp_path: Path, git: Git) -> Path:
 
 
 @pytest.mark.parametrize("content", [b"", b"content\n", bytes(range(256)) * 100])
-@pytest.mark.parametrize("first", [[], [0]], ids=["OpenSSL", "built in"])
+@pytest.mark.parametrize("left_bytes", [-1, 1 << 20], ids=["OpenSSL", "built in"])
 def test_an_object_has_the_name_that_git_gives_it(
-    repository: Path, git: Git, content: bytes, first: list[int], monkeypatch: pytest.MonkeyPatch
+    repository: Path, git: Git, content: bytes, left_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.shadowgit.objects._first", first)
+    monkeypatch.setattr("holdfast.shadowgit.objects._left_bytes", [left_bytes])
     named = git("-C", repository, "hash-object", "--stdin", given=content)
     assert object_id(ObjectKind.BLOB, content).hex().encode() == named.strip()
 

@@ -9,6 +9,8 @@ import pytest
 
 from holdfast import NotFound, Workspace
 from holdfast.workspace import secrets as scanning
+from holdfast.workspace.stored.record import Node
+from holdfast.workspace.stored.tree import TreeReader, View
 
 KEY = "ghp_Zq3vT8mK1xW6bN4cR7yL2pD9sF5gH0jQ1aEu"
 OTHER = "ghp_Bq3vT8mK1xW6bN4cR7yL2pD9sF5gH0jQ1aEv"
@@ -135,6 +137,28 @@ def test_more_than_status_scans_stays_pending(ws: Workspace, monkeypatch: pytest
     ws.save("one")
     assert codes(ws) == ["secrets-pending"]
     assert [each.path for each in ws.secrets().found] == ["big.txt"] and codes(ws) == ["secret"]
+
+
+def test_what_is_too_much_for_status_costs_it_little(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P8: it reads only as many folders as it would scan, and writes the list only if that changes."""
+    monkeypatch.setattr("holdfast.workspace.status.SECRETS_MAX_BYTES", 5000)
+    for number in range(60):
+        (ws.path / str(number)).mkdir()
+        write(ws, f"{number}/a.txt", f"{number} word\n" * 200)
+    ws.save("one")
+    read: list[Node] = []
+
+    class Counting(TreeReader):
+        def view(self, node: Node) -> View:
+            read.append(node)
+            return super().view(node)
+
+    monkeypatch.setattr(scanning, "TreeReader", Counting)
+    listed = ws.store / "holdfast" / "secrets.json"
+    before = listed.stat()
+    assert codes(ws) == ["secrets-pending"]
+    assert listed.stat() == before and 0 < len(read) < 10
+    assert ws.secrets().pending == () and len(read) > 60
 
 
 class TestDeleted:

@@ -6,9 +6,9 @@ import click
 
 from holdfast.cli import progress, render, streams
 from holdfast.cli.command import command
-from holdfast.cli.commands.save import show_saved
 from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.exit_codes import Exit
+from holdfast.cli.fast_save import show_saved
 from holdfast.model import documents
 
 
@@ -35,7 +35,7 @@ def init(app: App, *, save: bool) -> int:
         streams.answer(f"{'Created a store' if created else 'There is a store already'} for {_shown(workspace.path)}")
         streams.answer(f"in {_shown(workspace.store)}")
         if saved:
-            show_saved(workspace, saved)
+            show_saved(app, workspace, saved)
         else:
             streams.note(f"Save a checkpoint with: {typed('save')}")
     return Exit.DONE if saved is None or saved.complete else Exit.INCOMPLETE

@@ -47,6 +47,7 @@ class GitRecorder:
         self._root = root
         self._file = repository.own / "git.cache"
         self._new: dict[str, Any] | None = None
+        self._made: tuple[ObjectSink, Path, RecordedGit] | None = None
         self.is_wanting = False
         """Whether the last record names objects that are not held, or that a remote had and may have no more."""
 
@@ -55,6 +56,9 @@ class GitRecorder:
         if git is None:
             self.is_wanting = False
             return RecordedGit()
+        made, self._made = self._made, None
+        if made is not None and made[0] is sink and made[1] == git:
+            return made[2]
         cached = self._cached()
         known = self._known(git, cached)
         if known is not None:
@@ -74,10 +78,15 @@ class GitRecorder:
             before = read_contents(self._repository.objects, self._repository.objects.commit(bytes.fromhex(commit))).git
         except (Damaged, NotFound):
             return False
-        return bool(before) and git is not None and self.record(sink, git).names != before
+        if not before or git is None:
+            return False
+        recorded = self.record(sink, git)
+        self._made = sink, git, recorded  # the same save publishes it
+        return recorded.names != before
 
     def remember(self) -> None:
         """Write the cache, once the checkpoint is published. OSError if the disk refuses."""
+        self._made = None
         if self._new is not None:
             self._write(self._new)
             self._new = None

@@ -129,6 +129,11 @@ class Scanner:
         with self.watching.turn() if is_plain else contextlib.nullcontext() as turn:
             return self._take(turn, sink, head, force, rehash, progress)
 
+    def look(self, sink: ObjectSink, *, head: Checkpoint | None) -> Snapshot:
+        """Return a snapshot that is not built yet. The scan cache stays as it is."""
+        with self.watching.turn() if self.watching is not None else contextlib.nullcontext() as turn:
+            return self._take(turn, sink, head, frozenset(), rehash=False, progress=None, builds=False)[0]
+
     def _take(
         self,
         turn: WatchedScan | None,
@@ -137,6 +142,8 @@ class Scanner:
         force: frozenset[str],
         rehash: bool,
         progress: Progress | None,
+        *,
+        builds: bool = True,
     ) -> tuple[Snapshot, Remember]:
         early = self.early.take() if self.early is not None and turn is None else None
         since_ns = self._clock() if early is None else early.since_ns  # before the sweep
@@ -158,7 +165,9 @@ class Scanner:
             with Handles(os.fspath(self.root)) as handles:
                 listing = self._walk(turn, handles, cache, given)
                 identity = os.fstat(handles.open(""))
-            snapshot = take_snapshot(listing, self.root, sink, cache, progress, clock=self._clock, rebuild=rehash)
+            snapshot = take_snapshot(listing, self.root, sink, cache, progress, clock=self._clock)
+            if builds:
+                snapshot = snapshot.built(sink, rebuild=rehash)
             now = os.stat(self.root)
         except FileNotFoundError as error:
             raise Unavailable(f"{self.root} is gone", hint="Is its disk still there?") from error

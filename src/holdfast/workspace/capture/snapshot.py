@@ -64,10 +64,23 @@ _Held = tuple[str, int, bytes]  # a file: path, mode, content
 _Database = tuple[str, str]  # folder and name
 
 
+NOT_BUILT = Node(b"", b"", False)
+"""In place of the root of a snapshot that has no trees yet."""
+
+
+class FilesChanged(NamedTuple):
+    """The paths of files that differ from a stored tree, each group sorted."""
+
+    added: list[str]
+    modified: list[str]
+    deleted: list[str]
+
+
 class Snapshot(NamedTuple):
     """The content of a folder as git objects."""
 
     root: Node
+    """`NOT_BUILT` until `built`, where only the files were read."""
     uncovered: list[Uncovered]
     listing: Listing
     quiet: bool
@@ -85,10 +98,36 @@ class Snapshot(NamedTuple):
         for path in self.listing.changed:
             old, new = self.previous.get(path), self.listing.folders[path]
             if old is None or (old.tree, old.attrs) != (new.tree, new.attrs):
-                found |= set(_differing(_held(old), _held(new)))
+                before_it, after_it = _held(old), _held(new)
+                found |= {*_only_in(before_it, after_it), *_only_in(after_it, before_it)}
         for path in removed(self.previous, self.listing.folders):
             found |= _held(self.previous[path])
         return sorted({path for path, _, _ in found})
+
+    def files_changed_since(self, before: Node) -> FilesChanged | None:
+        """Return the files that differ from a stored tree, without the trees of this snapshot; None if that tree is not
+        the one in the scan cache, or if a file became a folder or the reverse."""
+        root = self.previous.get("")
+        if root is None or Node(root.tree, root.attrs, root.attrs_is_tree) != before:
+            return None
+        was: set[_Held] = set()
+        now: set[_Held] = set()
+        for path in self.listing.changed:
+            old = self.previous.get(path)
+            if old is not None and not old.tree:
+                return None  # something of it is not in the store any more
+            was |= _held(old)
+            now |= _held(self.listing.folders[path])
+        for path in removed(self.previous, self.listing.folders):
+            was |= _held(self.previous[path])
+        gone, come = ({path for path, _, _ in _only_in(*pair)} for pair in ((was, now), (now, was)))
+        if any(path in self.listing.folders for path in gone) or any(path in self.previous for path in come):
+            return None
+        return FilesChanged(sorted(come - gone), sorted(come & gone), sorted(gone - come))
+
+    def built(self, sink: ObjectSink, *, rebuild: bool = False) -> Snapshot:
+        """Put trees of all of it into a sink; with `rebuild`, also trees of folders that turned out unchanged."""
+        return self._replace(root=_build(self.listing, sink, {} if rebuild else self.previous))
 
     def large_new_files(self) -> dict[str, int]:
         """Return the sizes of large files that were read now and that the scan before did not have."""
@@ -117,10 +156,9 @@ def _held(folder: Folder | None) -> set[_Held]:
     }
 
 
-def _differing(one: set[_Held], other: set[_Held]) -> Iterator[_Held]:
-    """Yield what only one of them has, item by item: one call for a large folder would block all threads (GIL)."""
-    yield from (item for item in one if item not in other)
-    yield from (item for item in other if item not in one)
+def _only_in(one: set[_Held], other: set[_Held]) -> Iterator[_Held]:
+    """Yield what the other one has not, item by item: one call for a large folder would block all threads (GIL)."""
+    return (item for item in one if item not in other)
 
 
 def take_snapshot(
@@ -131,15 +169,17 @@ def take_snapshot(
     progress: Progress | None = None,
     *,
     clock: Callable[[], int],
-    rebuild: bool = False,
 ) -> Snapshot:
-    """Read the changed files of a listing, and put trees of all of it into a sink; with `rebuild`, also trees of
-    folders that turned out unchanged. `clock`: nanoseconds, of the clock of file times."""
+    """Read the changed files of a listing, and return a snapshot that is not built yet.
+
+    `clock`: nanoseconds, of the clock of file times.
+    """
+    if "" not in listing.folders:
+        raise Unavailable("the workspace vanished while it was read", hint="Is its disk still there?")
     began_ns = clock()
     quiet, found = _read_pending(listing, root, sink, progress, clock)
     quiet = _settle_databases(listing, root, sink, found, began_ns, clock) and quiet and not listing.vanished
-    node = _build(listing, sink, {} if rebuild else previous)
-    return Snapshot(node, _uncovered(listing), listing, quiet, previous)
+    return Snapshot(NOT_BUILT, _uncovered(listing), listing, quiet, previous)
 
 
 # reading
@@ -274,8 +314,6 @@ def _is_as_read(folder: Folder, place: int, handles: Handles) -> bool:
 
 
 def _build(listing: Listing, sink: ObjectSink, previous: Mapping[str, Folder]) -> Node:
-    if "" not in listing.folders:
-        raise Unavailable("the workspace vanished while it was read", hint="Is its disk still there?")
     linked = _linked(listing)
     links = _links(listing, linked)
     changed = {path for path in listing.changed if not _is_as_before(listing.folders[path], previous.get(path))}

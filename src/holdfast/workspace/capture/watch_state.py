@@ -221,9 +221,7 @@ class WatchedScan:
         self._builds_on = None
         watch = self._ready(handles)
         walk = self._walk = Walk(handles, root, cache=cache, cover=watch.cover, **given)
-        listing = walk.run()
-        watch.keep_only(listing.folders)
-        return listing, walk.moved()
+        return walk.run(), walk.moved()
 
     def keep(self, basis: Basis, tracked: Mapping[str, Any], *, changed: int) -> bool:
         """Remember this scan, whose objects are in the store; return whether to write the scan cache now.
@@ -242,6 +240,10 @@ class WatchedScan:
             if before is None:
                 of._full_at, of._saves = of._clock(), 0
             of._saves += 1
+            if isinstance(walk, Narrowed):
+                watch.uncover(walk.gone())
+            else:
+                watch.keep_only(walk.listing.folders)
             of._memory = Memory(seen(walk, before.seen if before else None), basis, tracked, watch)
             if self._look == of._looks:
                 of._dirt = Dirt()  # later changes are still in the watch

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from holdfast.model import CheckpointDiff, LineCount, Reason, Renamed, Uncovered
+from holdfast.model import CheckpointDiff, LineCount, Renamed, Uncovered
 from holdfast.scan.dir_handles import upwards
 from holdfast.shadowgit import ObjectKind, object_id
 from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES, ObjectSink
-from holdfast.workspace.stored.tree import Change, Entry, is_modified, merged
+from holdfast.workspace.stored.tree import Change, Entry, gap_above, gaps_of, is_modified, merged
 
 _MOST_RENAMES = 400  # with more candidates only exact renames are found
 _ALIKE = 0.5
@@ -89,17 +89,6 @@ def _sort(
         else:
             found.touched.append(path)
     return found
-
-
-def gaps_of(not_held: tuple[Sequence[Uncovered], Sequence[Uncovered]]) -> list[dict[str, Reason]]:
-    """Return what either side does not cover, and why, by path."""
-    return [{item.path: item.reason for item in side if item.path} for side in not_held]
-
-
-def gap_above(change: Change, gaps: Sequence[Mapping[str, Reason]]) -> str | None:
-    """Return the uncovered path because of which one side lacks a path; None if it was added, deleted or modified."""
-    gap = gaps[1] if change.after is None else gaps[0] if change.before is None else {}
-    return next((above for above in upwards(change.path) if above in gap), None)
 
 
 def _pairs(found: _Sorted, renamed: Sequence[Renamed]) -> Iterator[tuple[str, str, Entry | None, Entry | None]]:

@@ -15,11 +15,10 @@ from holdfast.model import FileChange, Hunk, Reason
 from holdfast.scan.attrs import NOTHING, PARTS, SPARSE
 from holdfast.scan.dir_handles import join, split, upwards
 from holdfast.shadowgit import ObjectKind
-from holdfast.workspace.stored.diff import gap_above
 from holdfast.workspace.stored.object_sink import TEXT_MAX_BYTES, ObjectSink
 from holdfast.workspace.stored.record import Node
 from holdfast.workspace.stored.text_merge import LineHunk, hunks, is_text, split_lines
-from holdfast.workspace.stored.tree import Change, Entry, TreeReader, is_modified, merged
+from holdfast.workspace.stored.tree import Change, Entry, TreeReader, gap_above, is_modified, merged
 
 _CONTEXT_LINES = 3  # as git shows
 _DIGEST_CHARS = 16

@@ -4,13 +4,14 @@
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.errors import Damaged, NotFound, Remedy
+from holdfast.model import Reason, Uncovered
 from holdfast.scan import sqlite_files
 from holdfast.scan.attrs import Attr, decode, unescaped
-from holdfast.scan.dir_handles import join
+from holdfast.scan.dir_handles import join, upwards
 from holdfast.shadowgit import FILE_MODE, FOLDER_MODE, LINK_MODE, real_name
 from holdfast.shadowgit.objects import decode_tree, raw_entries
 from holdfast.workspace.stored.chunking import Source, list_parts, read_parts
@@ -266,6 +267,17 @@ def merged(changes: Iterable[Change]) -> Iterable[Change]:
             change = Change(change.path, change.before or other.before, change.after or other.after)
         found[change.path] = change
     return found.values()
+
+
+def gaps_of(not_held: tuple[Sequence[Uncovered], Sequence[Uncovered]]) -> list[dict[str, Reason]]:
+    """Return what either side does not cover, and why, by path."""
+    return [{item.path: item.reason for item in side if item.path} for side in not_held]
+
+
+def gap_above(change: Change, gaps: Sequence[Mapping[str, Reason]]) -> str | None:
+    """Return the uncovered path because of which one side lacks a path; None if it was added, deleted or modified."""
+    gap = gaps[1] if change.after is None else gaps[0] if change.before is None else {}
+    return next((above for above in upwards(change.path) if above in gap), None)
 
 
 def is_modified(before: Entry, after: Entry) -> bool:

@@ -178,6 +178,25 @@ class TestLooking:
         assert ws.save().files_changed == ["a/file"]
 
 
+class TestLooksThatAreNotRemembered:
+    """P2: a look of `status` or `diff` takes no watch from a folder that the next scan may take as it was seen."""
+
+    @pytest.mark.parametrize("look", ["status", "diff"])
+    def test_a_folder_that_is_left_out_for_a_while(self, project, ws: Workspace, look: str) -> None:
+        ignore = project.write(".holdfastignore", b"c\n")
+        ws.status() if look == "status" else ws.diff("latest")
+        ignore.unlink()
+        ws.status() if look == "status" else ws.diff("latest")
+        project.write("c/d/file", b"new content")
+        assert content(ws, ws.save().id, "c/d/file", project.area) == b"new content"
+
+    def test_what_a_save_left_out_is_watched_no_more(self, project, ws: Workspace) -> None:
+        watched = ws.watch().folders
+        project.write(".holdfastignore", b"c\n")
+        ws.save()
+        assert ws.watch().folders == watched - 2
+
+
 class TestRulesElsewhere:
     def test_the_exclude_file_of_the_repository(self, project, ws: Workspace, git: Callable[..., bytes]) -> None:
         git("init", "-q", project.root)

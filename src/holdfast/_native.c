@@ -407,21 +407,27 @@ PyDoc_STRVAR(read_files_doc,
     "Return for each place the content of that file of an open folder, if it is ordinary and as its row says.\n\n"
     "Otherwise None, or a descriptor: of what may be a database, for the caller to close with care.");
 
+PyDoc_STRVAR(join_parts_doc,
+    "join_parts(rows, refs, shape, size, open)\n--\n\n"
+    "Return the bytes of a state of this size, or None if the Python code has to join it, or to say what is wrong.\n\n"
+    "`rows`: a tuple of (name, refs, data) as stored, packs or single parts. `open` opens an envelope that is not plain.");
+
 static PyMethodDef methods[] = {
     {"sweep", sweep, METH_VARARGS, sweep_doc},
     {"read_files", read_files, METH_VARARGS, read_files_doc},
+    {"join_parts", join_parts, METH_VARARGS, join_parts_doc},
     {NULL, NULL, 0, NULL},
 };
 
-/* Of the functions here; `sweep.py` has the same. A module that was built from other sources is not used. */
-enum { INTERFACE = 3 };
+/* Of the functions here; `native.py` has the same. A module that was built from other sources is not used. */
+enum { INTERFACE = 4 };
 
 static int fill(PyObject *module) { return PyModule_AddIntConstant(module, "INTERFACE", INTERFACE); }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill}, {0, NULL}};
 
 static struct PyModuleDef definition = {
-    .m_base = PyModuleDef_HEAD_INIT, .m_name = "holdfast._native", .m_doc = "The native part of a scan.",
+    .m_base = PyModuleDef_HEAD_INIT, .m_name = "holdfast._native", .m_doc = "The native parts of scans and loads.",
     .m_size = 0, .m_methods = methods, .m_slots = slots,
 };
 

@@ -3,3 +3,4 @@
 #include <Python.h>
 
 PyObject *read_files(PyObject *module, PyObject *args); /* _native_read.c */
+PyObject *join_parts(PyObject *module, PyObject *args); /* _native_parts.c */

@@ -10,26 +10,10 @@ import os
 import sys
 import threading
 from contextlib import suppress
-from importlib import import_module
-from types import ModuleType
 
-_INTERFACE = 3
-"""Of the native module; changes with its functions."""
+from holdfast.native import native as loaded
 
-
-def _load() -> ModuleType | None:
-    if os.environ.get("HOLDFAST_NATIVE") == "0" or sys.byteorder != "little":
-        return None
-    try:
-        found = import_module("holdfast._native")  # not there without a compiler, so `import-linter` cannot see it
-    except ImportError:
-        return None
-    if getattr(found, "INTERFACE", 1) != _INTERFACE:  # a working tree whose sources are newer than what was built
-        return None
-    return found if sys.getfilesystemencoding() == "utf-8" else None  # names in the cache are UTF-8
-
-
-native = _load()
+native = loaded if sys.getfilesystemencoding() == "utf-8" else None  # names in the cache are UTF-8
 """The native module, or None."""
 
 

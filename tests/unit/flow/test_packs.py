@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Damaged
-from holdfast.flow import States, codec
+from holdfast.flow import Checkpoint, States, codec
+from holdfast.flow.cache import PartCache
 from holdfast.flow.chunking import Chunker
 from holdfast.flow.codec import StateCodec
 from holdfast.flow.packs import encode_pack, unpacked
@@ -164,6 +166,19 @@ class TestFirstLoads:
             with reopen() as reader, pytest.raises(Damaged):
                 reader.load("s")
 
+    def test_parts_that_another_namespace_stored(self, reopen: Callable[[], States]) -> None:
+        """They are not where the row's own parts begin and end: they are asked for by name."""
+        first = point("c", {"messages": conversation(40)})
+        second = Checkpoint(replace(first.metadata, namespace="n"), {"messages": [*conversation(40), "more" * 300]})
+        third = Checkpoint(replace(first.metadata, namespace="m"), second.state)
+        with reopen() as writer:
+            for each in (first, second, third):
+                writer.save(each)
+        with reopen() as reader:
+            assert reader.load("s", namespace="n") == second
+        with reopen() as reader:
+            assert (reader.load("s"), reader.load("s", namespace="m")) == (first, third)
+
     def test_a_small_cache(self, tmp_path: Path) -> None:
         with States(SQLiteStore(tmp_path / "s.db")) as writer:
             writer.save(point("c", {"messages": conversation(40)}))
@@ -171,3 +186,24 @@ class TestFirstLoads:
             for _ in range(3):
                 found = reader.load("s")
                 assert found is not None and found.state == {"messages": conversation(40)}
+
+
+class TestPartCache:
+    def test_rows_are_kept_until_parts_are_asked_for(self) -> None:
+        rows, _, _ = stored({"texts": ["x" * 700, "y" * 700] * 9}, random.Random(1))
+        cache = PartCache(1 << 20, CODEC.open_parts)
+        cache.put_rows(1, rows)
+        assert (cache.rows(1), cache.rows(2)) == (rows, ())
+        assert cache.of_family(1) == CODEC.open_parts(rows, 1)
+        assert cache.rows(1) == ()
+
+    def test_no_more_than_its_size(self) -> None:
+        rows = [(b"n" * 16, b"", b"\0" + b"x" * 599)]
+        cache = PartCache(1000, CODEC.open_parts)
+        cache.put_rows(1, rows)
+        cache.put_rows(2, rows)
+        assert (cache.rows(1), cache.rows(2)) == ((), rows)
+        cache.put(3, {b"m" * 16: (b"", b"y" * 300)})
+        assert cache.rows(2) == rows
+        cache.put_rows(4, rows * 2)
+        assert cache.rows(4) == () == cache.rows(2)

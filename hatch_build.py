@@ -16,7 +16,9 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 
-SOURCES = ("src/holdfast/_native.c", "src/holdfast/_native_read.c", "src/holdfast/_native_index.c")
+SOURCES = tuple(
+    f"src/holdfast/{each}.c" for each in ("_native", "_native_read", "_native_index", "_native_parts")
+)
 BUILT = "src/holdfast/_native.abi3.so"
 
 

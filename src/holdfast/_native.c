@@ -416,24 +416,29 @@ PyDoc_STRVAR(index_identity_doc,
     "index_identity(data, hash_bytes)\n--\n\n"
     "Return what is the same in two git indexes with the same entries, joined, and where the entries end.\n\n"
     "ValueError if it is not one of version 2 or 3.");
+PyDoc_STRVAR(join_parts_doc,
+    "join_parts(rows, refs, shape, size, open)\n--\n\n"
+    "Return the bytes of a state of this size, or None if the Python code has to join it, or to say what is wrong.\n\n"
+    "`rows`: a tuple of (name, refs, data) as stored, packs or single parts. `open` opens an envelope that is not plain.");
 
 static PyMethodDef methods[] = {
     {"sweep", sweep, METH_VARARGS, sweep_doc},
     {"read_files", read_files, METH_VARARGS, read_files_doc},
     {"index_names", index_names, METH_VARARGS, index_names_doc},
     {"index_identity", index_identity, METH_VARARGS, index_identity_doc},
+    {"join_parts", join_parts, METH_VARARGS, join_parts_doc},
     {NULL, NULL, 0, NULL},
 };
 
-/* Of the functions here; `sweep.py` has the same. A module that was built from other sources is not used. */
-enum { INTERFACE = 4 };
+/* Of the functions here; `native.py` has the same. A module that was built from other sources is not used. */
+enum { INTERFACE = 5 };
 
 static int fill(PyObject *module) { return PyModule_AddIntConstant(module, "INTERFACE", INTERFACE); }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill}, {0, NULL}};
 
 static struct PyModuleDef definition = {
-    .m_base = PyModuleDef_HEAD_INIT, .m_name = "holdfast._native", .m_doc = "The native part of a scan.",
+    .m_base = PyModuleDef_HEAD_INIT, .m_name = "holdfast._native", .m_doc = "The native parts of scans and loads.",
     .m_size = 0, .m_methods = methods, .m_slots = slots,
 };
 

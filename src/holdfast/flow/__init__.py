@@ -13,7 +13,7 @@
     chunking, segments      where a state is cut into parts; its bytes as a sequence of them
     codec                   values to rows and parts, and back
     cache                   what a process remembers between calls, so that a save costs what is new
-    store                   the interface of a back end, and what it guarantees
+    store, packs            the interface of a back end, and what it guarantees; small parts in one row
     urls                    back ends by their URLs
     location                a store as a `Location`, for commands and pages
     memory, sqlite, postgres, redis    the back ends

@@ -9,12 +9,12 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple, TypeVar
 
 from holdfast.flow.chunking import ChunkedValue
 from holdfast.flow.segments import PartContent
-from holdfast.flow.store import Base
+from holdfast.flow.store import Base, PartRow
 
 
 class SaveBase(NamedTuple):
@@ -22,8 +22,8 @@ class SaveBase(NamedTuple):
 
     family: int
     base: Base | None
-    known: frozenset[bytes]
-    """Parts that exist as long as the base does."""
+    known: Set[bytes]
+    """Parts that exist as long as the base does. Not changed any more."""
     chunked: ChunkedValue | None = None
     encoded: tuple[bytes, ...] = ()
     """The encoded state in consecutive pieces."""
@@ -143,28 +143,64 @@ def _put(known: OrderedDict[str, V], session: str, value: V) -> None:
 
 
 class PartCache:
-    """Decoded parts that were read or written last, up to a number of bytes."""
+    """Parts that were read or written last, up to a number of bytes: decoded, or the rows that a first load read."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(
+        self, max_bytes: int, open_parts: Callable[[Iterable[PartRow], int], dict[bytes, PartContent]]
+    ) -> None:
+        """`open_parts` decodes the parts in rows of a family."""
         self._max_bytes = max_bytes
+        self._open_parts = open_parts
         self._bytes = 0
         self._lock = threading.Lock()
         self._entries: dict[int, dict[bytes, PartContent]] = {}
+        self._rows: dict[int, Sequence[PartRow]] = {}
 
     def of_family(self, family: int) -> Mapping[bytes, PartContent]:
         """The parts of a family; the mapping may grow meanwhile, and never changes otherwise."""
+        with self._lock:
+            rows = self._rows.pop(family, None)
+        if rows is not None:
+            self._drop(rows)
+            self.put(family, self._open_parts(rows, family))
         return self._entries.get(family, {})
+
+    def rows(self, family: int) -> Sequence[PartRow]:
+        """The rows of a family that were put here, if its parts have not been asked for since."""
+        return self._rows.get(family, ())
 
     def clear(self) -> None:
         with self._lock:
-            self._entries, self._bytes = {}, 0
+            self._clear()
+
+    def _clear(self) -> None:
+        # new dicts: a reader may be using the old ones
+        self._entries, self._rows, self._bytes = {}, {}, 0
 
     def put(self, family: int, parts: dict[bytes, PartContent]) -> None:
-        size = sum([len(data) for _, data in parts.values()])
         with self._lock:
-            if self._bytes + size > self._max_bytes:
-                self._entries = {}  # a new dict: a reader may be using the old one
-                self._bytes = 0
-            if size <= self._max_bytes:
+            if self._has_room(sum([len(data) for _, data in parts.values()])):
                 self._entries.setdefault(family, {}).update(parts)
-                self._bytes += size
+
+    def put_rows(self, family: int, rows: Sequence[PartRow]) -> None:
+        """Keep rows of a family that has none here; their parts are decoded when they are asked for."""
+        with self._lock:
+            if family not in self._rows and self._has_room(_row_bytes(rows)):
+                self._rows[family] = rows
+
+    def _has_room(self, size: int) -> bool:
+        """Count more bytes, if they are not too many; what else is here makes room for them."""
+        if self._bytes + size > self._max_bytes:
+            self._clear()
+        if size > self._max_bytes:
+            return False
+        self._bytes += size
+        return True
+
+    def _drop(self, rows: Sequence[PartRow]) -> None:
+        with self._lock:
+            self._bytes = max(0, self._bytes - _row_bytes(rows))
+
+
+def _row_bytes(rows: Sequence[PartRow]) -> int:
+    return sum([len(data) for _, _, data in rows])

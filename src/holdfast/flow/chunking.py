@@ -10,7 +10,7 @@ that is known to be the same is not cut and named again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -125,8 +125,8 @@ class ChunkedValue(NamedTuple):
     """How many bytes come before its elements."""
     length: int
     run: Run | None
-    names: frozenset[bytes]
-    """All parts that it needs."""
+    names: Set[bytes]
+    """All parts that it needs. Not changed any more."""
     inner: Mapping[str, ChunkedValue]
     """Of a dict: the same for its values."""
     seen: ListPrefix | None = None
@@ -261,8 +261,9 @@ class Chunker:
                 run.add_nested(b"", inside.pieces, self)
         length = known + len(fresh)
         seen = grown.seen if grown.seen and len(grown.seen.items) == length else None  # useful only for the whole list
-        chunked = ChunkedValue(encoded, header, length, run, frozenset(self.names), {}, seen)
-        self.names |= names
+        own = self.names
+        self.names = own | names
+        chunked = ChunkedValue(encoded, header, length, run, own, {}, seen)
         return Inside([encoded[:header], *run.pieces()], chunked)
 
     def _dict(

@@ -9,8 +9,10 @@ from typing import Any
 
 from holdfast.errors import Damaged
 from holdfast.flow.model import Checkpoint, CheckpointMetadata
+from holdfast.flow.packs import unpacked
 from holdfast.flow.segments import PartContent, SegmentGroup
 from holdfast.flow.store import NAME_BYTES, CheckpointRow, PartRow, Place, StatePart, WriteRow
+from holdfast.native import native
 from holdfast.serde import Envelope, Registry, Serde
 from holdfast.serde.msgpack import encode
 
@@ -36,7 +38,7 @@ class StateCodec:
         """A row that is ready to be committed."""
         place = Place(meta.session_id, meta.namespace, meta.checkpoint_id)
         told = [meta.timestamp, meta.node_name, meta.step, list(meta.tags), dict(meta.extra)]
-        plain = self.serde.encode(told, "metadata")
+        plain = self.serde.encode_parted(told, "metadata")
         return self.pack_row(place, meta.parent_id, meta.run_id, plain, segments, family=family, saved_at=saved_at)
 
     def pack_row(
@@ -104,13 +106,25 @@ class StateCodec:
         )
 
     def open_parts(self, parts: Iterable[PartRow], family: int) -> dict[bytes, PartContent]:
+        """The content of parts in rows, of which some may be packs."""
         open_ = self.envelope.open
+        rows = unpacked(parts)
         if self.envelope.keys is None:
             try:  # most are not compressed; there may be thousands
-                return {name: (refs, data[1:] if data and data[0] == 0 else open_(data)) for name, refs, data in parts}
+                return {name: (refs, data[1:] if data and data[0] == 0 else open_(data)) for name, refs, data in rows}
             except TypeError:
                 raise Damaged("stored part is corrupt: not bytes", hint="Use another checkpoint.") from None
-        return {name: (refs, open_(data, self._part_identity(name, refs, family))) for name, refs, data in parts}
+        return {name: (refs, open_(data, self._part_identity(name, refs, family))) for name, refs, data in rows}
+
+    def joined(self, rows: Sequence[PartRow], segments: SegmentGroup, size: int) -> bytes | None:
+        """The bytes of a state, joined by the native module from rows as they are stored.
+
+        None without it, with a key, and if a part is not in these rows or something is damaged.
+        """
+        if native is None or self.envelope.keys is not None:
+            return None
+        found: bytes | None = native.join_parts(tuple(rows), *segments, size, self.envelope.open)
+        return found
 
     def write_row(self, place: Place, task: tuple[str, int, str, str], value: Any) -> WriteRow:
         data = self.serde.encode(value, f"the write to {task[-1]!r}")

@@ -32,6 +32,8 @@ class Ref(NamedTuple):
 Piece = bytes | Ref
 Fetch: TypeAlias = Callable[[Sequence[bytes], int], Mapping[bytes, "PartContent"]]
 """Reads parts by name, given how many the state needs in all; may return more than was asked for."""
+Joined: TypeAlias = Callable[[int, int], bytes | None]
+"""Joins a state of this size and so many parts at once; None if it has to be joined part by part."""
 
 
 class SegmentGroup(NamedTuple):
@@ -83,15 +85,20 @@ def checksum(pieces: Iterable[bytes]) -> int:
     return crc
 
 
-def join(root: SegmentGroup, fetch: Fetch, *, max_bytes: int) -> bytes:
-    """The bytes of a state. KeyError if a part is missing, Damaged if they are not what was saved."""
+def join(root: SegmentGroup, fetch: Fetch, *, max_bytes: int, at_once: Joined | None = None) -> bytes:
+    """The bytes of a state. KeyError if a part is missing, Damaged if they are not what was saved.
+
+    `at_once`: tried first, if the state has parts.
+    """
     pieces = _shape(root.shape)
     size, crc, parts = _head(pieces)
     if size > max_bytes:
         raise Refused(f"this state has {size:,} bytes, more than {max_bytes:,}", hint="Raise max_state_bytes.")
     if type(root.refs) is not bytes or len(root.refs) % NAME_BYTES:
         raise Damaged("stored state is corrupt: bad part names", hint="Use another checkpoint.")
-    joined = b"".join(_lay_out(root.refs, pieces[3:], size, fetch, parts))
+    joined = at_once(size, parts) if at_once and root.refs else None
+    if joined is None:
+        joined = b"".join(_lay_out(root.refs, pieces[3:], size, fetch, parts))
     if len(joined) != size or checksum([joined]) != crc:
         raise Damaged("stored state is corrupt: wrong checksum", hint="Use another checkpoint.")
     return joined

@@ -15,7 +15,6 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +22,16 @@ from typing import Any, Self
 from holdfast.durable.sqlite import DatabaseFile, Layout, Pool, Upgrade, split_statements
 from holdfast.errors import Damaged, Refused, Unavailable
 from holdfast.flow import store
+from holdfast.flow.packs import (
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    PACK_NAME_BYTES,
+    encode_pack,
+    is_pack,
+    pack_bytes,
+    readable,
+    unpacked,
+)
 from holdfast.flow.store import (
     ANYTHING,
     NAME_BYTES,
@@ -42,7 +51,6 @@ from holdfast.flow.store import (
     live_names,
 )
 from holdfast.flow.validation import check_name, escape, unescape
-from holdfast.serde.msgpack import decode_byte_strings
 
 _VERSION = 3
 _APPLICATION = 0x486F6C64  # "Hold"
@@ -69,24 +77,19 @@ SELECT {_COLUMNS} WHERE s.number IN (
 ) ORDER BY newest DESC
 """
 """Counts only the rows of sessions that are listed."""
-_PACK_NAME_BYTES = 8
-"""The name of a pack has another size than that of a part."""
 _PACK_BYTES = 8100
 """A row of this size fills a page: to add to it writes one page, as adding a row does."""
 _LARGE_BYTES = 4096
 """Larger parts have a row of their own."""
-_PACK_HEADER = b"\xdd"  # of a MessagePack array; four bytes with its length follow
-_ENTRY_BYTES = 28
-"""What a pack needs for a part besides its refs and its data: its name, and three MessagePack headers."""
-_IS_PACK = f"length(name) = {_PACK_NAME_BYTES}"
-_PART_BYTES = f"ifnull(sum(length(refs) + length(data) - 5 * ({_IS_PACK})), 0)"
+_IS_PACK = f"length(name) = {PACK_NAME_BYTES}"
+_PART_BYTES = f"ifnull(sum(length(refs) + length(data) - {HEADER_BYTES} * ({_IS_PACK})), 0)"
 _SIZE = f"""
 SELECT s.session,
     (SELECT ifnull(sum(length(meta) + length(refs) + length(shape)), 0) FROM checkpoints WHERE owner = s.number)
     + (SELECT ifnull(sum(length(data)), 0) FROM writes w WHERE w.tenant = s.tenant AND w.session = s.session),
     s.family,
     (SELECT {_PART_BYTES} FROM parts p WHERE p.family = s.family AND p.tenant = s.tenant)
-    - {_ENTRY_BYTES} * (SELECT count(*) FROM packed k WHERE k.family = s.family AND k.tenant = s.tenant),
+    - {ENTRY_BYTES} * (SELECT count(*) FROM packed k WHERE k.family = s.family AND k.tenant = s.tenant),
     (SELECT count(*) FROM sessions o WHERE o.family = s.family AND o.tenant = s.tenant
         AND EXISTS (SELECT 1 FROM checkpoints WHERE owner = o.number))
 FROM sessions s WHERE s.tenant = ? AND s.session = ? AND NOT s.deleted
@@ -101,18 +104,18 @@ _LAST_PART = "(SELECT ifnull(max(number), 0) FROM parts)"
 _GREATEST = "(SELECT ifnull(max(sequence), 0) FROM checkpoints)"
 _KNOWN = f"""
 SELECT s.number, s.family, s.deleted, c.sequence, c.digest,
-    CASE WHEN :base IS NULL THEN {_LAST_PART} + 1 ELSE b.first_part END, b.last_part
+    CASE WHEN :base IS NULL THEN {_LAST_PART} + 1 ELSE b.first_part END, b.last_part, p.name, p.refs, p.data
 FROM (SELECT 1) LEFT JOIN sessions s ON s.tenant = :tenant AND s.session = :session
     LEFT JOIN checkpoints c ON c.owner = s.number AND c.namespace = :namespace AND c.checkpoint_id = :checkpoint_id
     LEFT JOIN checkpoints b ON b.sequence = :base AND b.digest = :base_digest
         AND EXISTS (SELECT 1 FROM sessions t WHERE t.number = b.owner AND t.tenant = :tenant)
+    LEFT JOIN parts p ON p.number = b.last_part AND p.family = :family AND p.tenant = :tenant
+        AND length(p.name) = {PACK_NAME_BYTES}
 """
-"""All that a commit must know: the session, the row at its place, and where the parts of its base begin (without one:
-new parts), which is NULL if the base has changed, and end."""
+"""All that a commit must know: the session, the row at its place, where the parts of its base begin (without one: new
+parts), which is NULL if the base has changed, and end; and the last pack of the base, if that is one."""
 _ADD_PART = "INSERT OR IGNORE INTO parts (tenant, family, name, refs, data) VALUES (?, ?, ?, ?, ?)"
-_ADD_PACK = (
-    f"INSERT INTO parts (tenant, family, name, refs, data) VALUES (?, ?, randomblob({_PACK_NAME_BYTES}), x'', ?)"
-)
+_ADD_PACK = f"INSERT INTO parts (tenant, family, name, refs, data) VALUES (?, ?, randomblob({PACK_NAME_BYTES}), x'', ?)"
 _ADD_NAME = "INSERT OR REPLACE INTO packed (tenant, family, name, pack) VALUES (?, ?, ?, ?)"
 _ADD_ROW = (
     "INSERT INTO checkpoints (sequence, owner, namespace, checkpoint_id, parent_id, run_id, saved_at, digest, meta,"
@@ -179,10 +182,13 @@ class SQLiteStore:
         reopen: bool = False,
     ) -> int:
         session, namespace, checkpoint_id = place = Place(*map(escape, row.place))
-        names = {"tenant": self._key, "session": session, "namespace": namespace, "checkpoint_id": checkpoint_id}
         base_sequence, base_digest = base or (None, None)
-        found = db.execute(_KNOWN, names | {"base": base_sequence, "base_digest": base_digest})
-        number, family, is_deleted, sequence, digest, first_part, last_part = found.fetchone()
+        names = {
+            "tenant": self._key, "session": session, "namespace": namespace, "checkpoint_id": checkpoint_id,
+            "base": base_sequence, "base_digest": base_digest, "family": row.family,
+        }  # fmt: skip
+        found = db.execute(_KNOWN, names).fetchone()
+        number, family, is_deleted, sequence, digest, first_part, last_part = found[:7]
         if sequence is not None and digest == row.digest:
             return int(sequence)
         if is_deleted and reopen and family != row.family:
@@ -198,7 +204,7 @@ class SQLiteStore:
         if first_part is None or family not in (None, row.family):
             raise Stale
         if parts:
-            last_part = self._add_parts(db, row.family, parts, last_part)
+            last_part = self._add_parts(db, row.family, parts, last_part, found[7:])
         if sequence is not None:
             return self._replace_row(db, sequence, row, (first_part, last_part))
         if number is None:
@@ -207,15 +213,18 @@ class SQLiteStore:
         return int(added.lastrowid or 0)
 
     def _add_parts(
-        self, db: sqlite3.Connection, family: int, parts: Sequence[StatePart], last: int | None
+        self, db: sqlite3.Connection, family: int, parts: Sequence[StatePart], last: int | None, pack: PartRow
     ) -> int | None:
-        """Add the parts that the family does not have; return the last pack, to which the next commit can add."""
+        """Add the parts that the family does not have; return the last pack, to which the next commit can add.
+
+        `pack`: the row of `last`, or None in each column.
+        """
         known = self._stored(db, family, [part.name for part in parts])
         fresh = [part for part in parts if part.name not in known]
         large = [part for part in fresh if not _is_small(part)]
         if large:
             db.executemany(_ADD_PART, [(self._key, family, *part) for part in large])
-        return self._add_to_packs(db, family, [part for part in fresh if _is_small(part)], last)
+        return self._add_to_packs(db, family, [part for part in fresh if _is_small(part)], last, pack)
 
     def _stored(self, db: sqlite3.Connection, family: int, names: Sequence[bytes]) -> set[bytes]:
         """Those of these parts that the family has."""
@@ -233,36 +242,28 @@ class SQLiteStore:
         return found
 
     def _add_to_packs(
-        self, db: sqlite3.Connection, family: int, parts: Sequence[StatePart], last: int | None
+        self, db: sqlite3.Connection, family: int, parts: Sequence[StatePart], last: int | None, pack: PartRow
     ) -> int | None:
-        held = self._pack(db, family, last) if parts and last is not None else []
-        number, size = last if held else None, _pack_bytes(held)
+        held = (readable(pack) or []) if parts and is_pack(pack) else []
+        number, size = last if held else None, pack_bytes(held)
         fresh: list[bytes] = []
         for part in parts:
-            if held and size + _pack_bytes([part]) > _PACK_BYTES:
+            if held and size + pack_bytes([part]) > _PACK_BYTES:
                 self._write_pack(db, family, number, held, fresh)
                 number, held, fresh, size = None, [], [], 0
             held.append(part)
             fresh.append(part.name)
-            size += _pack_bytes([part])
+            size += pack_bytes([part])
         return self._write_pack(db, family, number, held, fresh) if fresh else last
-
-    def _pack(self, db: sqlite3.Connection, family: int, number: int) -> list[PartRow]:
-        """The parts of a pack of this family; none if it is gone or damaged, or the row is no pack."""
-        text = f"SELECT name, refs, data FROM parts WHERE number = ? AND family = ? AND tenant = ? AND {_IS_PACK}"
-        found = db.execute(text, (number, family, self._key)).fetchone()
-        with contextlib.suppress(Damaged):
-            return _parts_of(found) if found else []
-        return []
 
     def _write_pack(
         self, db: sqlite3.Connection, family: int, number: int | None, held: Sequence[PartRow], fresh: Sequence[bytes]
     ) -> int:
         """Write a pack, in place or as a new row, and where its fresh parts are; return its number."""
         if number is None:
-            number = int(db.execute(_ADD_PACK, (self._key, family, _encode_pack(held))).lastrowid or 0)
+            number = int(db.execute(_ADD_PACK, (self._key, family, encode_pack(held))).lastrowid or 0)
         else:
-            db.execute("UPDATE parts SET data = ? WHERE number = ?", (_encode_pack(held), number))
+            db.execute("UPDATE parts SET data = ? WHERE number = ?", (encode_pack(held), number))
         db.executemany(_ADD_NAME, [(self._key, family, name, number) for name in fresh])
         return number
 
@@ -380,7 +381,7 @@ class SQLiteStore:
         )
         packed = f"CASE WHEN {_IS_PACK} THEN data END"
         rows = db.execute(f"SELECT number, name, refs, {packed} FROM parts WHERE {of_family}", values).fetchall()
-        packs = {number: _readable(row) for number, *row in rows if _is_pack(row)}
+        packs = {number: readable(row) for number, *row in rows if is_pack(row)}
         single = {name: number for number, name, *_ in rows if number not in packs}
         groups = {name: refs for _, name, refs, _ in rows if name in single}
         groups |= {name: refs for parts in packs.values() for name, refs, _ in parts or ()}
@@ -392,7 +393,7 @@ class SQLiteStore:
             if not kept and not (parts is None and is_lost):  # what a damaged pack held cannot be known
                 gone.add(number)
             elif len(kept) < len(parts or ()):
-                db.execute("UPDATE parts SET data = ? WHERE number = ?", (_encode_pack(kept), number))
+                db.execute("UPDATE parts SET data = ? WHERE number = ?", (encode_pack(kept), number))
         db.executemany("DELETE FROM parts WHERE number = ?", [(number,) for number in gone])
         names = db.execute(f"SELECT name FROM packed WHERE {of_family}", values).fetchall()
         db.executemany(
@@ -534,18 +535,10 @@ class SQLiteStore:
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
         """Parts of a session that was saved alone are next to each other: one range query reads them."""
         with self._pool.reading() as db:
-            if hint and self._is_dense(db, hint, count):
-                found = _unpacked(
-                    db.execute(
-                        "SELECT name, refs, data FROM parts WHERE number BETWEEN ? AND ? AND family = ? AND tenant = ?",
-                        (*hint, family, self._key),
-                    ).fetchall()
-                )
-                missing = set(names).difference(map(itemgetter(0), found))
-                found += self._named(db, "data", family, list(missing))
-            else:
-                found = self._named(db, "data", family, names)
-        return found
+            if not hint or not self._is_dense(db, hint, count):
+                return self._named(db, "data", family, names)
+            text = "SELECT name, refs, data FROM parts WHERE number BETWEEN ? AND ? AND family = ? AND tenant = ?"
+            return db.execute(text, (*hint, family, self._key)).fetchall()
 
     @staticmethod
     def _is_dense(db: sqlite3.Connection, hint: Any, count: int) -> bool:
@@ -562,22 +555,20 @@ class SQLiteStore:
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:
         wanted = set(names)
         with self._pool.reading() as db:
-            found = self._named(db, "NULL", family, names)
+            found = unpacked(self._named(db, "NULL", family, names))
         return {name: refs for name, refs, _ in found if name in wanted}
 
     def _named(self, db: sqlite3.Connection, data: str, family: int, names: Sequence[bytes]) -> list[PartRow]:
-        """Parts by name, with what else is in their packs; `data`: what to read of those that are in none."""
+        """Rows that have these parts, some of them packs; `data`: what to read of parts that are in no pack."""
         found: list[PartRow] = []
         for some, marks in _batches(names):
             of_names = f"family = ? AND name IN ({marks}) AND tenant = ?"
             values = (family, *some, self._key)
             found += db.execute(f"SELECT name, refs, {data} FROM parts WHERE {of_names}", values)
             packs = f"SELECT pack FROM packed WHERE {of_names}"
-            found += _unpacked(
-                db.execute(
-                    f"SELECT name, refs, data FROM parts WHERE number IN ({packs}) AND family = ? AND tenant = ?",
-                    (*values, family, self._key),
-                )
+            found += db.execute(
+                f"SELECT name, refs, data FROM parts WHERE number IN ({packs}) AND family = ? AND tenant = ?",
+                (*values, family, self._key),
             )
         return found
 
@@ -627,7 +618,7 @@ class SQLiteStore:
             [given] = db.execute(
                 "SELECT max(greatest, (SELECT ifnull(max(sequence), 0) FROM checkpoints)) FROM numbers"
             ).fetchone()
-        part_bytes = max(0, part_bytes - _ENTRY_BYTES * packed)
+        part_bytes = max(0, part_bytes - ENTRY_BYTES * packed)
         return UsageRow(sessions - dead, dead, rows, parts + packed, part_bytes, row_bytes + writes, given)
 
     def tombstones(self) -> list[str]:
@@ -674,52 +665,6 @@ def _row(values: Sequence[Any]) -> CheckpointRow:
 def _is_small(part: StatePart) -> bool:
     """Whether a part goes into a pack."""
     return len(part.name) == NAME_BYTES and len(part.refs) + len(part.data) <= _LARGE_BYTES
-
-
-def _is_pack(row: Sequence[Any]) -> bool:
-    return type(row[0]) is bytes and len(row[0]) == _PACK_NAME_BYTES
-
-
-def _pack_bytes(parts: Iterable[PartRow]) -> int:
-    """What parts take in a pack."""
-    return sum(_ENTRY_BYTES + len(refs) + len(data) for _, refs, data in parts)
-
-
-def _encode_pack(parts: Sequence[PartRow]) -> bytes:
-    """A MessagePack array: name, refs, data, name, refs, data …, with headers that are always as long."""
-    pieces = [_PACK_HEADER, (3 * len(parts)).to_bytes(4, "big")]
-    for name, refs, data in parts:
-        pieces += (b"\xc4\x10", name, b"\xc6", len(refs).to_bytes(4, "big"), refs)
-        pieces += (b"\xc6", len(data).to_bytes(4, "big"), data)
-    return b"".join(pieces)
-
-
-def _parts_of(row: PartRow) -> list[PartRow]:
-    """The parts of a pack. Damaged if it is none."""
-    items = decode_byte_strings(row[2]) if type(row[2]) is bytes and row[1] == b"" else [b""]
-    if len(items) % 3:
-        raise Damaged("stored parts are corrupt", hint="Use another checkpoint.")
-    each = iter(items)
-    return list(zip(each, each, each, strict=True))
-
-
-def _readable(row: Sequence[Any]) -> list[PartRow] | None:
-    """The parts of a pack, or None if it is damaged."""
-    with contextlib.suppress(Damaged):
-        name, refs, data = row
-        return _parts_of((name, refs, data))
-    return None
-
-
-def _unpacked(rows: Iterable[PartRow]) -> list[PartRow]:
-    """The parts in these rows, of which some are packs."""
-    found: list[PartRow] = []
-    for row in rows:
-        if _is_pack(row):
-            found += _parts_of(row)
-        else:
-            found.append(row)
-    return found
 
 
 def _batches(names: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes], str]]:

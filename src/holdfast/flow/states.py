@@ -30,12 +30,13 @@ from holdfast.flow.model import (
     Write,
     moment,
 )
-from holdfast.flow.segments import PartContent, join
+from holdfast.flow.segments import PartContent, SegmentGroup, join
 from holdfast.flow.store import (
     ANYTHING,
     Anything,
     Base,
     CheckpointRow,
+    PartRow,
     Place,
     Stale,
     StateStore,
@@ -101,7 +102,7 @@ class States(Closing):
         self.now = clock
         self._max_state_bytes = max_state_bytes
         self._remembered = Remembered(memory_bytes)
-        self._cache = PartCache(memory_bytes)
+        self._cache = PartCache(memory_bytes, self.codec.open_parts)
         self._generations = KnownGenerations()
 
     # saving
@@ -211,11 +212,11 @@ class States(Closing):
                 raise
             return changed(meta, sequence=there)
         base = Base(sequence, row.digest)
-        after = SaveBase(memory.family, base, frozenset(chunker.names), chunked, tuple(encoded))
+        after = SaveBase(memory.family, base, chunker.names, chunked, tuple(encoded))
         self._remembered.put((meta.session_id, meta.namespace), after)
         self._generations.see(meta.session_id, memory.family)
         self._cache.put(memory.family, chunker.parts)
-        return changed(meta, sequence=sequence)
+        return _numbered(meta, sequence)
 
     def _saved_with_another_key(self, row: CheckpointRow, state: bytes) -> int | None:
         """The number of this checkpoint if it is stored already, encrypted with another key, so with another digest."""
@@ -328,20 +329,9 @@ class States(Closing):
         remembered = self._remembered.get(row.place[:2])
         if remembered is not None and remembered.base == (row.sequence, row.digest) and remembered.encoded:
             return meta, remembered.encoded
-        fetch = partial(self._fetch, row)
-        return meta, [join(segments, fetch, max_bytes=self._max_state_bytes)]
-
-    def _fetch(self, row: CheckpointRow, names: Sequence[bytes], count: int) -> Mapping[bytes, PartContent]:
-        """Parts, and perhaps more than these, from the cache or the store."""
-        cached = self._cache.of_family(row.family)
-        missing = [name for name in names if name not in cached]
-        if not missing:
-            return cached
-        found = self.codec.open_parts(self.store.parts(row.family, missing, hint=row.hint, count=count), row.family)
-        if len(missing) < len(names):
-            found |= {name: cached[name] for name in names if name in cached}
-        self._cache.put(row.family, found)
-        return found
+        reader = _PartReader(self.store, self.codec, self._cache, row)
+        at_once = partial(reader.joined, segments)
+        return meta, [join(segments, reader.fetch, max_bytes=self._max_state_bytes, at_once=at_once)]
 
     def is_expired(self, session_id: str) -> bool:
         """Whether nothing was saved into a session for longer than `ttl`."""
@@ -685,6 +675,16 @@ class States(Closing):
         return found
 
 
+def _numbered(meta: CheckpointMetadata, sequence: int) -> CheckpointMetadata:
+    """Metadata with the number that the store gave; `dataclasses.replace` takes three times as long."""
+    if type(meta) is not CheckpointMetadata:
+        return changed(meta, sequence=sequence)
+    return CheckpointMetadata(
+        meta.checkpoint_id, meta.session_id, meta.timestamp, meta.node_name, meta.step, meta.parent_id, meta.namespace,
+        meta.tags, meta.run_id, meta.extra, sequence,
+    )  # fmt: skip
+
+
 def _not_found(session_id: str, checkpoint_id: str | None) -> NotFound:
     if checkpoint_id is None:
         return NotFound(f"session {session_id!r} has no checkpoints", hint="List the sessions.")
@@ -703,3 +703,43 @@ def _equal(one: Any, other: Any) -> bool:
         return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
     except (TypeError, ValueError):
         return False
+
+
+class _PartReader:
+    """Reads the parts of one row, from the cache or the store."""
+
+    def __init__(self, store: StateStore, codec: StateCodec, cache: PartCache, row: CheckpointRow) -> None:
+        self._store, self._codec, self._cache, self._row = store, codec, cache, row
+        self._hint = row.hint
+
+    def joined(self, segments: SegmentGroup, size: int, count: int) -> bytes | None:
+        """The bytes of the state, joined from rows as they are stored; None if that needs another look at parts."""
+        family = self._row.family
+        rows = self._cache.rows(family)
+        if rows or self._cache.of_family(family):
+            return self._codec.joined(rows, segments, size) if rows else None
+        rows = self._read(names_in(segments.refs), count)
+        found = self._codec.joined(rows, segments, size)
+        if found is None:
+            self._cache.put(family, self._codec.open_parts(rows, family))
+        else:
+            self._cache.put_rows(family, rows)
+        return found
+
+    def fetch(self, names: Sequence[bytes], count: int) -> Mapping[bytes, PartContent]:
+        """Parts, and perhaps more than these."""
+        cached = self._cache.of_family(self._row.family)
+        missing = [name for name in names if name not in cached]
+        if not missing:
+            return cached
+        found = self._codec.open_parts(self._read(missing, 0 if cached else count), self._row.family)
+        if self._row.hint is not None and (rest := [name for name in missing if name not in found]):
+            found |= self._codec.open_parts(self._read(rest, 0), self._row.family)
+        if len(missing) < len(names):
+            found |= {name: cached[name] for name in names if name in cached}
+        self._cache.put(self._row.family, found)
+        return found
+
+    def _read(self, names: Sequence[bytes], count: int) -> list[PartRow]:
+        hint, self._hint = self._hint, None  # it leads to the same rows again
+        return self._store.parts(self._row.family, names, hint=hint, count=count)

@@ -197,9 +197,12 @@ class StateStore(Protocol):
         """Rows of a namespace by their ids, the greatest first, below `before`; without `refs` and `shape`."""
 
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
-        """Those of these parts that exist, and perhaps others.
+        """Rows that have those of these parts that exist, and perhaps others; several parts may share a row, a pack
+        (`holdfast.flow.packs`).
 
-        `hint` is that of a row that needs them, and `count` how many parts the row needs in all.
+        `hint` is that of a row that needs them. With a hint, parts may be left out: the caller asks for those again
+        without one. `count`: how many parts the caller lacks, with those that these need themselves; if that is more
+        than these, all of them are welcome.
         """
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:

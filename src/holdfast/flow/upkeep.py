@@ -12,6 +12,7 @@ from holdfast.errors import HoldfastError
 from holdfast.flow import parents
 from holdfast.flow.codec import StateCodec
 from holdfast.flow.model import CheckpointMetadata, PrunedStates, SessionSize, moment
+from holdfast.flow.packs import unpacked
 from holdfast.flow.store import CheckpointRow, Place, SessionRow, SizeRow, Stale, names_in, size_of
 from holdfast.model import Problem, Progress, VerifyReport
 from holdfast.serde import NoKey
@@ -116,7 +117,7 @@ def _measure(states: States, rows: dict[str, CheckpointRow]) -> Callable[[Sequen
     sizes: dict[tuple[int, bytes], int] = {}
     for family in {row.family for row in whole.values()}:
         names = [name for own, name in set().union(*needed.values()) if own == family]
-        sizes |= {(family, part[0]): size_of(part) for part in states.store.parts(family, names)}
+        sizes |= {(family, part[0]): size_of(part) for part in unpacked(states.store.parts(family, names))}
 
     def bytes_without(gone: Sequence[str]) -> int:
         kept = whole.keys() - set(gone)
@@ -233,7 +234,7 @@ class _Family:
         members = [row.session for row in states.store.sessions() if row.family == family]
         self._needed = {session: _parts_of(states, session, family) for session in members}
         self._sharers = Counter(name for names in self._needed.values() for name in names)
-        parts = states.store.parts(family, list(self._sharers))
+        parts = unpacked(states.store.parts(family, list(self._sharers)))
         self._sizes = {part[0]: size_of(part) for part in parts}
 
     def weight(self, row: SizeRow) -> SessionSize:

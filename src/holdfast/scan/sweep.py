@@ -11,30 +11,12 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
-from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
+from holdfast.native import native as loaded
 from holdfast.scan.cache import records_at
 
-_INTERFACE = 4
-"""Of the native module; changes with its functions."""
-
-
-def _load() -> ModuleType | None:
-    if os.environ.get("HOLDFAST_NATIVE") == "0" or sys.byteorder != "little":
-        return None
-    try:
-        found = import_module("holdfast._native")  # not there without a compiler, so `import-linter` cannot see it
-    except ImportError:
-        return None
-    if getattr(found, "INTERFACE", 1) != _INTERFACE:  # a working tree whose sources are newer than what was built
-        return None
-    return found if sys.getfilesystemencoding() == "utf-8" else None  # names in the cache are UTF-8
-
-
-native = _load()
+native = loaded if sys.getfilesystemencoding() == "utf-8" else None  # names in the cache are UTF-8
 """The native module, or None."""
 
 

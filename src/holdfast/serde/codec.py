@@ -15,6 +15,7 @@ import uuid
 import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -101,6 +102,14 @@ class Serde:
         except RecursionError:
             path, reason = "", "it is nested too deeply"
         raise Refused(f"{where}{path} cannot be stored: {reason}", hint=_HINT)
+
+    def encode_parted(self, values: list[Any], where: str = "value") -> bytes:
+        """`encode` of a short list whose first value needs an extension, and the others mostly none: the same bytes."""
+        first, *rest = values
+        if type(first) is datetime.datetime and is_plain(rest):
+            with suppress(OverflowError, UnicodeEncodeError, Unstorable, RecursionError):
+                return encode([self._encoders[0].take(first), *rest])
+        return self.encode(values, where)
 
     def why_not(self, cls: type) -> str | None:
         """Why objects of a class cannot be stored; None if they can, as far as the class tells."""
@@ -423,6 +432,8 @@ def _take_zone(zone: datetime.tzinfo | None) -> Any:
     """None, the key of a zone, or an offset in microseconds with its name where it has one of its own."""
     if zone is None:
         return None
+    if zone is datetime.UTC:
+        return [0]
     if type(zone) is datetime.timezone:
         offset, *name = zone.__getinitargs__()  # type: ignore[attr-defined]  # the name only if one was given
         return [offset // datetime.timedelta(microseconds=1), *name]

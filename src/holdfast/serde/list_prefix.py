@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from itertools import chain
-from operator import add, attrgetter, is_
+from operator import add, attrgetter, call, is_
 from typing import Any
 
 _FIXED = frozenset({type(None), bool, int, float, str, bytes})
@@ -67,7 +67,7 @@ class ListPrefix:
             and list(map(len, self.sets)) == self.set_sizes
             and _same(_flat(self.sets), self.members)
             and _same(map(type, self.objects), self.kinds)
-            and _same(_flat(map(_show, self.shows, self.objects)), self.shown)
+            and _same(_flat(map(call, self.shows, self.objects)), self.shown)
         )
 
     def _look(self, level: list[Any], show: Callable[[type], Shown | None]) -> list[Any] | None:
@@ -140,7 +140,3 @@ def look(values: list[Any], show: Callable[[type], Shown | None]) -> ListPrefix 
 
 def _same(ones: Iterable[Any], others: Iterable[Any]) -> bool:
     return all(map(is_, ones, others))
-
-
-def _show(way: Shown, value: Any) -> tuple[Any, ...]:
-    return way(value)

@@ -1,4 +1,4 @@
-"""Feeds damaged caches and rows to the native module, and checks what it answers.
+"""Feeds damaged caches, rows and states to the native module, and checks what it answers.
 
 A program of its own, so that it can run under a sanitizer or valgrind without pytest: `native_fuzz.py SEED ROUNDS
 [MODULE]`, where MODULE is the file to load.
@@ -27,9 +27,16 @@ if len(sys.argv) > 3:
     sys.modules["holdfast._native"] = importlib.util.module_from_spec(_spec)
     _loader.exec_module(sys.modules["holdfast._native"])
 
+from holdfast.errors import HoldfastError
+from holdfast.flow.chunking import Chunker
+from holdfast.flow.codec import StateCodec
+from holdfast.flow.packs import encode_pack
+from holdfast.flow.segments import SegmentGroup
+from holdfast.flow.store import PartRow
 from holdfast.scan import git_index, sweep, user_git
 from holdfast.scan.cache import Folder, columns, dump, records_at, row_of
 from holdfast.scan.cached_folders import CachedFolders, ScannedFolders
+from holdfast.serde import Envelope, Serde
 
 FIELDS = {
     "marks": 36,
@@ -196,9 +203,46 @@ def check_index(native: ModuleType, dice: random.Random) -> bool:
     assert found[0] == found[1]
     return found[0]
 
+def make_state() -> tuple[list[PartRow], SegmentGroup, bytes]:
+    """The rows of a state, its root, and its bytes."""
+    codec = StateCodec(Serde(), Envelope(), "")
+    chunker = Chunker(codec.serde.encode, codec.name)
+    root, _, encoded = chunker.chunk({"texts": [f"{at:05}" * 120 for at in range(60)], "long": "word " * 2000}, None)
+    parts = [tuple(codec.part(name, content, 1)) for name, content in chunker.parts.items()]
+    rows = [(bytes([at] * 8), b"", encode_pack(parts[at : at + 7])) for at in range(0, len(parts) - 3, 7)]
+    return [*rows, *parts[-3:]], root, b"".join(encoded)
+
+
+def check_joining(native: ModuleType, state: tuple[list[PartRow], SegmentGroup, bytes], dice: random.Random) -> bool:
+    """Join a state of damaged rows or with a damaged root; return whether it was joined."""
+    rows, root, expected = state
+    fields = [bytearray(each) for row in rows for each in row]
+    fields += map(bytearray, root)
+    for _ in range(dice.randrange(4)):
+        field = dice.choice([*fields, fields[-1], fields[-2]])
+        place = dice.randrange(len(field)) if field else 0
+        match dice.randrange(4):
+            case 0 if field:
+                field[place] = dice.randrange(256)
+            case 1 if field:
+                field[place : place + 4] = (dice.choice(NUMBERS)).to_bytes(4, "big")
+            case 2:
+                del field[place:]
+            case 3:
+                field[place:place] = dice.choice([b"\0", b"\xc6", b"\xff" * 9, bytes(fields[0]), bytes(fields[-2])])
+    *columns, refs, shape = map(bytes, fields)
+    size = dice.choice([len(expected)] * 5 + [0, 1, 1 << 20])
+    given = tuple(zip(columns[::3], columns[1::3], columns[2::3], strict=True))
+    try:
+        found = native.join_parts(given, refs, shape, size, Envelope(max_bytes=1 << 20).open)
+    except HoldfastError:  # an envelope that cannot be opened
+        return False
+    assert found is None or len(found) == size
+    return found == expected
+
 
 def main(seed: int, rounds: int) -> None:
-    native, dice, accepted = sweep.native, random.Random(seed), 0
+    native, dice, accepted, joined, state = sweep.native, random.Random(seed), 0, 0, make_state()
     assert native is not None
     user_git._read_index_names = git_index._index_identity = None  # the reference
     read = sum(check_index(native, dice) for _ in range(rounds))
@@ -217,9 +261,11 @@ def main(seed: int, rounds: int) -> None:
         for _ in range(rounds):
             accepted += check_sweep(native, data[:start] + damaged(records, dice), start, fd)
             check_reading(native, inner, names, rows, dice)
+            joined += check_joining(native, state, dice)
         os.close(fd)
         os.close(inner)
-    print(f"{rounds} rounds, {accepted} caches and {read} indexes accepted")
+    assert joined
+    print(f"{rounds} rounds, {accepted} caches and {read} indexes accepted, {joined} states joined")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused
 from holdfast.flow import Checkpoint, Place, States, StateStore, Write
+from holdfast.flow.packs import unpacked
 from holdfast.flow.store import StatePart, names_in
 from holdfast.retention import Policy
 from holdfast.serde import Keys
@@ -173,7 +174,7 @@ class ConcurrencyContract(FlowContract):
                 states.save(point("c", {"messages": conversation(5), "secret": "hush" * 300, "of": session}, session))
             row = states.store.find("s", "", "c")
             assert row is not None
-            stored = states.store.parts(row.family, names_in(row.refs))
+            stored = unpacked(states.store.parts(row.family, names_in(row.refs)))
             assert all(b"hush" not in data for _, _, data in stored)
             moved = row._replace(place=row.place._replace(session="u", checkpoint_id="d"))
             states.store.commit(moved, [StatePart(*each) for each in stored])
@@ -187,7 +188,7 @@ class ConcurrencyContract(FlowContract):
             states.save(point("c", {"a": "x" * 600, "b": "y" * 600, "fill": ["z" * 1000] * 5}))
             row = states.store.find("s", "", "c")
             assert row is not None
-            (one, _, data), (_, refs, other), *rest = states.store.parts(row.family, names_in(row.refs))
+            (one, _, data), (_, refs, other), *rest = unpacked(states.store.parts(row.family, names_in(row.refs)))
             assert data != other
             states.delete("s", tombstone=False)
             forged = [StatePart(one, refs, other), *(StatePart(*each) for each in rest)]

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-BUILD := pyproject.toml hatch_build.py src/holdfast/_native.c src/holdfast/_native_read.c src/holdfast/_native.h
+BUILD := pyproject.toml hatch_build.py src/holdfast/_native.c src/holdfast/_native_read.c src/holdfast/_native_stamp.c src/holdfast/_native.h
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # The tiers: `make test` leaves out what has one of these marks, `make test-all` runs it too.

@@ -16,7 +16,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 
-SOURCES = ("src/holdfast/_native.c", "src/holdfast/_native_read.c")
+SOURCES = ("src/holdfast/_native.c", "src/holdfast/_native_read.c", "src/holdfast/_native_stamp.c")
 BUILT = "src/holdfast/_native.abi3.so"
 
 

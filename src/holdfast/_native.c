@@ -407,14 +407,20 @@ PyDoc_STRVAR(read_files_doc,
     "Return for each place the content of that file of an open folder, if it is ordinary and as its row says.\n\n"
     "Otherwise None, or a descriptor: of what may be a database, for the caller to close with care.");
 
+PyDoc_STRVAR(stamps_doc,
+    "stamps(folder, names, settled_ns, most_bytes)\n--\n\n"
+    "Return the stamps of files of an open folder, and a byte for each: 0: it has none (None), because it is no file,\n"
+    "is larger, or cannot be looked at; 1: it changed at this time or later; 2: it did not.");
+
 static PyMethodDef methods[] = {
     {"sweep", sweep, METH_VARARGS, sweep_doc},
     {"read_files", read_files, METH_VARARGS, read_files_doc},
+    {"stamps", stamps, METH_VARARGS, stamps_doc},
     {NULL, NULL, 0, NULL},
 };
 
 /* Of the functions here; `sweep.py` has the same. A module that was built from other sources is not used. */
-enum { INTERFACE = 3 };
+enum { INTERFACE = 4 };
 
 static int fill(PyObject *module) { return PyModule_AddIntConstant(module, "INTERFACE", INTERFACE); }
 

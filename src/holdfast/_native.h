@@ -3,3 +3,4 @@
 #include <Python.h>
 
 PyObject *read_files(PyObject *module, PyObject *args); /* _native_read.c */
+PyObject *stamps(PyObject *module, PyObject *args); /* _native_stamp.c */

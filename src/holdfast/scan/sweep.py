@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
-_INTERFACE = 3
+_INTERFACE = 4
 """Of the native module; changes with its functions."""
 
 

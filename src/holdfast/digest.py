@@ -7,6 +7,7 @@ changed when a package is installed or removed.
 from __future__ import annotations
 
 import enum
+import functools
 import math
 import os
 import unicodedata
@@ -61,6 +62,7 @@ class RunningDigest:
         return f"b3:{self._hash.hexdigest()}"
 
 
+@functools.cache
 def _hasher() -> Any:
     with Extra("indexing"):
         from blake3 import blake3

@@ -17,7 +17,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 
 SOURCES = tuple(
-    f"src/holdfast/{each}.c" for each in ("_native", "_native_read", "_native_index", "_native_parts")
+    f"src/holdfast/{each}.c" for each in ("_native", "_native_read", "_native_index", "_native_parts", "_native_stamp")
 )
 BUILT = "src/holdfast/_native.abi3.so"
 

@@ -416,10 +416,16 @@ PyDoc_STRVAR(index_identity_doc,
     "index_identity(data, hash_bytes)\n--\n\n"
     "Return what is the same in two git indexes with the same entries, joined, and where the entries end.\n\n"
     "ValueError if it is not one of version 2 or 3.");
+
 PyDoc_STRVAR(join_parts_doc,
     "join_parts(rows, refs, shape, size, open)\n--\n\n"
     "Return the bytes of a state of this size, or None if the Python code has to join it, or to say what is wrong.\n\n"
     "`rows`: a tuple of (name, refs, data) as stored, packs or single parts. `open` opens an envelope that is not plain.");
+
+PyDoc_STRVAR(stamps_doc,
+    "stamps(folder, names, settled_ns, most_bytes)\n--\n\n"
+    "Return the stamps of files of an open folder, and a byte for each: 0: it has none (None), because it is no file,\n"
+    "is larger, or cannot be looked at; 1: it changed at this time or later; 2: it did not.");
 
 static PyMethodDef methods[] = {
     {"sweep", sweep, METH_VARARGS, sweep_doc},
@@ -427,6 +433,7 @@ static PyMethodDef methods[] = {
     {"index_names", index_names, METH_VARARGS, index_names_doc},
     {"index_identity", index_identity, METH_VARARGS, index_identity_doc},
     {"join_parts", join_parts, METH_VARARGS, join_parts_doc},
+    {"stamps", stamps, METH_VARARGS, stamps_doc},
     {NULL, NULL, 0, NULL},
 };
 

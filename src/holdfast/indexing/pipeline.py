@@ -14,6 +14,7 @@ from holdfast.indexing.model_families import METRICS, SCOPES
 from holdfast.indexing.settings import semantic
 from holdfast.indexing.sources import DocumentSource, as_source
 from holdfast.indexing.stages import PipelineStage, stage_of
+from holdfast.indexing.validation import is_text
 from holdfast.indexing.vector_store import VectorStore
 from holdfast.indexing.vectors import DATATYPES
 from holdfast.validation import checked_options
@@ -118,15 +119,6 @@ class Channel:
 _WHOLE = PipelineStage("holdfast.indexing.document", "1", {})
 _OWN = {"model", "revision", "doc_prompt", "dimension", "datatype", "context_scope", "usd_per_mtok", "calls", "texts"}
 """Attributes of a channel, or counters of a model: not settings of the model."""
-
-
-def is_text(text: str) -> bool:
-    """Whether it can be encoded: a lone surrogate cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def text_of(data: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from holdfast.digest import RunningDigest, digest, digest_bytes
 from holdfast.errors import HoldfastError, Refused
@@ -13,13 +14,18 @@ from holdfast.indexing.channel_changes import Decision, decide
 from holdfast.indexing.impact import ChangeImpact
 from holdfast.indexing.ledger import DocRow, Failure, Generation, Ledger
 from holdfast.indexing.model_families import Families
-from holdfast.indexing.pipeline import Pipeline, is_text
+from holdfast.indexing.pipeline import Pipeline
 from holdfast.indexing.plan import ChannelPlan, DocPlan, DocumentChange, IndexPlan, impact_of
 from holdfast.indexing.settings import SettingChange, changes
-from holdfast.indexing.sources import Document, DocumentSource, portions, read
+from holdfast.indexing.sources import Document, DocumentSource, Portion, portions, read
 from holdfast.indexing.spaces import CANARIES, Resolved
+from holdfast.indexing.validation import is_text
 
 _MEASURED = 1000
+_AHEAD = 5_000
+"""How many rows of the ledger are in memory."""
+_AT_ONCE = 1_000
+"""How many documents are compared in one loop."""
 
 
 def corpus_digest(source: DocumentSource) -> str:
@@ -30,15 +36,14 @@ def corpus_digest(source: DocumentSource) -> str:
     return running.value()
 
 
-def _marks(documents: list[Document]) -> str:
-    return "\0".join(
-        [
-            text
-            for each in documents
-            for name, _, stamp, _, problem in (each,)
-            for text in (name, problem or stamp or _mark(each))
-        ]
-    )
+def _marks(some: Portion) -> str:
+    marks = [""] * (2 * len(some.names))
+    marks[::2] = some.names
+    if None in some.stamps:
+        marks[1::2] = [each.problem or each.stamp or _mark(each) for each in some.documents]
+    else:
+        marks[1::2] = some.stamps  # type: ignore[assignment] # None is in none of them
+    return "\0".join(marks)
 
 
 def _mark(document: Document) -> str:
@@ -134,17 +139,17 @@ class IndexPlanner:
 
     # documents
 
-    def _compare_all(self, some: list[Document]) -> None:
+    def _compare_all(self, some: Portion) -> None:
         """Skip documents whose row is the next one and has the same stamp: nearly all of a large corpus (P8)."""
         is_plain = self._live is self._base and not (self._retry_failed or self._baseline.intents)
-        at = 0
-        while at < len(some):
+        at, end = 0, len(some.names)
+        while at < end:
             if is_plain and (passed := self._base.pass_unchanged(some, at, self._recipe)):
                 self._unchanged += passed
                 at += passed
-                self._last = some[at - 1].name
+                self._last = some.names[at - 1]
                 continue
-            self._compare(some[at])
+            self._compare(some.documents[at])
             at += 1
             if self._recuts_live:
                 return
@@ -321,7 +326,7 @@ def settings_digest(pipeline: Pipeline, baseline: Baseline, *, in_place: bool) -
 
 
 class PublishedRows:
-    """The published documents, read in step with the source: in order, only the next row is in memory.
+    """The published documents, read in step with the source: in order, only some rows are in memory.
 
     A row that was skipped is kept until its name comes, or to the end: then the source no longer has it.
     """
@@ -330,34 +335,46 @@ class PublishedRows:
         self._ledger = ledger
         self._generation = generation
         self._rows: Iterator[DocRow] = ledger.all_docs(generation.number) if generation else iter(())
-        self._ahead: DocRow | None = next(self._rows, None)
+        self._page: list[DocRow] = []
+        """Rows that come next; those before `_at` are done with."""
+        self._at = 0
         self._passed: dict[str, DocRow] = {}
 
-    def pass_unchanged(self, some: list[Document], at: int, recipe: int | None) -> int:
+    def pass_unchanged(self, some: Portion, at: int, recipe: int | None) -> int:
         """Go past the next rows, as long as they are those of the documents from `at` on; return how many they are."""
-        ahead, rows = self._ahead, self._rows
         count = 0
-        for name, _, stamp, _, problem in some[at:] if at else some:
-            if ahead is None or ahead[0] != name or not stamp or ahead[1] != stamp or ahead[3] != recipe:
+        while (ahead := self._ahead()) is not None and at < len(some.names):
+            if ahead[0] != some.names[at]:  # before anything is copied: it may be so for each of very many
                 break
-            if problem is not None:
+            rows = self._page[self._at : self._at + _AT_ONCE]
+            names, stamps = some.names[at : at + _AT_ONCE], some.stamps[at : at + _AT_ONCE]
+            same = 0
+            for (known, was, _, by), name, stamp in zip(rows, names, stamps, strict=False):
+                if known != name or was != stamp or by != recipe or stamp is None:
+                    break
+                same += 1
+            self._at += same
+            at += same
+            count += same
+            if same < min(len(rows), len(names)):
                 break
-            ahead = next(rows, None)
-            count += 1
-        self._ahead = ahead
         return count
 
     def find(self, name: str) -> DocRow | None:
         """Return the row of a name, once."""
-        ahead = self._ahead
-        while ahead is not None and ahead[0] < name:
+        while (ahead := self._ahead()) is not None and ahead[0] < name:
             self._passed[ahead[0]] = ahead
-            ahead = next(self._rows, None)
+            self._at += 1
         if ahead is not None and ahead[0] == name:
-            self._ahead = next(self._rows, None)
+            self._at += 1
             return ahead
-        self._ahead = ahead
         return self._passed.pop(name, None) if self._passed else None
+
+    def _ahead(self) -> DocRow | None:
+        """The next row; None at the end."""
+        if self._at == len(self._page):
+            self._page, self._at = list(islice(self._rows, _AHEAD)), 0
+        return self._page[self._at] if self._page else None
 
     def has(self, name: str) -> bool:
         """Whether there is a row of a name, returned already or not."""
@@ -366,6 +383,5 @@ class PublishedRows:
     def rest(self) -> Iterator[str]:
         """Yield the names whose rows were never returned."""
         yield from self._passed
-        if self._ahead is not None:
-            yield self._ahead[0]
+        yield from (row[0] for row in self._page[self._at :])
         yield from (row[0] for row in self._rows)

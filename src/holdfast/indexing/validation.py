@@ -31,6 +31,15 @@ def resolve_path(value: object, what: str, *, in_memory: bool = False) -> Path:
     return Path(os.path.abspath(text))
 
 
+def is_text(text: str) -> bool:
+    """Whether it can be encoded: a lone surrogate cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def as_texts(value: object, what: str) -> tuple[str, ...]:
     """Return texts or paths as a tuple: one, or a list, tuple or set of them. Refused for anything else."""
     if isinstance(value, str | os.PathLike):

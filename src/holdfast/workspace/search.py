@@ -32,6 +32,9 @@ EXCERPT_MAX_CHARS = 200
 _BINARY_BYTES = 8000  # the same test as git
 _OVERLAP_BYTES = 64 << 10  # how much of a chunk is searched again with the next one
 
+_CACHED_ENTRIES = 20_000
+"""How many entries of folders are remembered from checkpoint to checkpoint: it remembers all that it reads."""
+
 
 class Line(NamedTuple):
     """The line of a match."""
@@ -109,6 +112,8 @@ class Searcher:
         self._known: dict[bytes, Line | None] = {}
         self._known_states: dict[bytes, Line | None] = {}
         self._sieve = Sieve(repository.objects, needle.may_be_in_state)
+        self._reader = TreeReader(repository.objects)
+        """Remembers the folders of the checkpoint before, which is compared with the next one."""
         self._open: dict[str, Match] = {}
         self._closed: list[Match] = []
         self._saved: set[tuple[str, str]] = set()
@@ -171,8 +176,9 @@ class Searcher:
         self, before: Contents | None, after: Contents, previous: Checkpoint | None, checkpoint: Checkpoint
     ) -> None:
         if before is None or before.root != after.root:
-            reader = TreeReader(self._repository.objects)  # a new one each time: it caches every folder
-            for change in _settled(reader.diff(before.root if before else None, after.root)):
+            if self._reader.cached_entries > _CACHED_ENTRIES:
+                self._reader = TreeReader(self._repository.objects)
+            for change in _settled(self._reader.diff(before.root if before else None, after.root)):
                 if change.after is not None:
                     self._scope.see(change.path, is_folder=change.after.is_folder)
                 if change.path in self._scope:

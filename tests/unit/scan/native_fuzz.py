@@ -19,6 +19,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 if len(sys.argv) > 3:
     _loader = importlib.machinery.ExtensionFileLoader("holdfast._native", sys.argv[3])
@@ -203,6 +204,7 @@ def check_index(native: ModuleType, dice: random.Random) -> bool:
     assert found[0] == found[1]
     return found[0]
 
+
 def make_state() -> tuple[list[PartRow], SegmentGroup, bytes]:
     """The rows of a state, its root, and its bytes."""
     codec = StateCodec(Serde(), Envelope(), "")
@@ -241,6 +243,23 @@ def check_joining(native: ModuleType, state: tuple[list[PartRow], SegmentGroup, 
     return found == expected
 
 
+def check_stamps(native: ModuleType, root: int, names: list[str], dice: random.Random) -> None:
+    """Ask for the stamps of any names, also of what is no list of names; a stamp is that of the file."""
+    odd = ["", "..", ".", "/", "x" * 5000, "no such file", "\udcff", "a\udcff\n", "ä", "\U0001f600"]
+    wanted: list[Any] = [dice.choice([*names, *odd]) for _ in range(dice.choice([0, 1, 2, 5, 1023, 1024, 1025, 2100]))]
+    if wanted and not dice.randrange(4):
+        wanted[dice.randrange(len(wanted))] = dice.choice(["a\0b", None, 7, b"one", "\ud800"])
+    limits = [dice.choice([0, 1, 5, 1 << 62, -1, -(1 << 63)]) for _ in range(2)]
+    with suppress(ValueError, TypeError, UnicodeEncodeError):
+        stamps, states = native.stamps(root, wanted, *limits)
+        assert len(stamps) == len(states) == len(wanted)
+        for name, stamp, state in zip(wanted, stamps, states, strict=True):
+            assert (stamp is None) == (state == 0)
+            if stamp is not None:
+                seen = os.stat(name, dir_fd=root, follow_symlinks=False)
+                assert stamp == f"{seen.st_ino}.{seen.st_size}.{seen.st_mtime_ns}.{seen.st_ctime_ns}"
+
+
 def main(seed: int, rounds: int) -> None:
     native, dice, accepted, joined, state = sweep.native, random.Random(seed), 0, 0, make_state()
     assert native is not None
@@ -262,6 +281,8 @@ def main(seed: int, rounds: int) -> None:
             accepted += check_sweep(native, data[:start] + damaged(records, dice), start, fd)
             check_reading(native, inner, names, rows, dice)
             joined += check_joining(native, state, dice)
+            if not dice.randrange(50):
+                check_stamps(native, inner, names, dice)
         os.close(fd)
         os.close(inner)
     assert joined

@@ -319,7 +319,8 @@ class Tables(Closing):
 
     def last_recipe(self, generation: int) -> int | None:
         """Return the recipe of the document that was published last."""
-        found = self._one("SELECT recipe FROM doc WHERE generation = ? ORDER BY number DESC LIMIT 1", generation)
+        query = "SELECT recipe FROM doc WHERE +generation = ? ORDER BY number DESC LIMIT 1"  # + as in `all_points`
+        found = self._one(query, generation)
         return int(found[0]) if found else None
 
     def recipe_settings(self, number: int) -> dict[str, Any]:
@@ -358,9 +359,10 @@ class Tables(Closing):
 
     def all_points(self, generation: int) -> Iterator[tuple[str, tuple[str, ...], tuple[tuple[int, str], ...]]]:
         """Iterate over documents with the digests of their chunks, and their points by ordinal."""
+        # `+` keeps SQLite from using the index of names, and sorting all documents for every page
         query = (
             "SELECT d.number, d.name, c.pieces FROM doc d LEFT JOIN cut c ON c.content = d.content"
-            " AND c.recipe = d.recipe WHERE d.generation = ? AND d.number > ? ORDER BY d.number"
+            " AND c.recipe = d.recipe WHERE +d.generation = ? AND d.number > ? ORDER BY d.number"
         )
         rows = self._paged(query, 0, generation)
         while some := [row for _, row in zip(range(_MAX_VALUES), rows, strict=False)]:

@@ -348,7 +348,10 @@ class Repository:
                     writer.withdraw(pack)
             raise
         self.objects.refresh()
-        self.catalog.add(_row(checkpoint, contents, commit.hex(), self.objects), self.objects.ref_mark(checkpoint.id))
+        self.catalog.add(
+            row_of(checkpoint, contents, commit.hex(), self.objects.blob(contents.record)),
+            self.objects.ref_mark(checkpoint.id),
+        )
 
     def replace(self, writer: PackWriter, checkpoint: Checkpoint, contents: Contents, commit: bytes) -> None:
         """Replace the commit of a checkpoint: objects, then the ref (the commit point, P3), then the catalog.
@@ -368,7 +371,10 @@ class Repository:
                     writer.withdraw(pack)
             raise
         self.objects.refresh()
-        self.catalog.add(_row(checkpoint, contents, commit.hex(), self.objects), self.objects.ref_mark(checkpoint.id))
+        self.catalog.add(
+            row_of(checkpoint, contents, commit.hex(), self.objects.blob(contents.record)),
+            self.objects.ref_mark(checkpoint.id),
+        )
 
     def confirm(self) -> None:
         """Sync refs that a process may have written and not synced before it died, before one is returned (P3)."""
@@ -470,7 +476,7 @@ class Repository:
             checkpoint = decode_record(data, commit=commit.hex(), lazy=None)
         except (Damaged, NotFound):
             return None  # `verify` reports it
-        return _row(checkpoint, contents, commit.hex(), self.objects) if checkpoint.id == checkpoint_id else None
+        return row_of(checkpoint, contents, commit.hex(), data) if checkpoint.id == checkpoint_id else None
 
 
 def content_key(root: Node, uncovered: bytes) -> str:
@@ -483,7 +489,8 @@ def plain_text(text: str | None) -> str | None:
     return text if text is None else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _row(checkpoint: Checkpoint, contents: Contents, commit: str, objects: ObjectStore) -> Row:
+def row_of(checkpoint: Checkpoint, contents: Contents, commit: str, record: bytes) -> Row:
+    """Return the row of the catalog for a checkpoint and its stored record."""
     return Row(
         id=checkpoint.id,
         sequence=checkpoint.sequence,
@@ -495,7 +502,7 @@ def _row(checkpoint: Checkpoint, contents: Contents, commit: str, objects: Objec
         commit=commit,
         content=content_key(contents.root, contents.uncovered),
         state=contents.state.hex(),
-        record=objects.blob(contents.record).decode(),
+        record=record.decode(),
     )
 
 

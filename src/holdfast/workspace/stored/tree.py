@@ -105,12 +105,15 @@ class TreeReader:
         self._source = source
         self._views: dict[Node, View] = {}
         self._pairs: dict[tuple[Node, Node], tuple[View, View]] = {}
+        self.cached_entries = 0
+        """How many entries the folders have that are in memory, to judge when to begin with a new reader."""
 
     def view(self, node: Node) -> View:
         """Return the entries of a folder."""
         known = self._views.get(node)
         if known is None:
             known = self._views[node] = _decoded(self._read(node))
+            self.cached_entries += 1 + len(known.entries) + len(known.folders)
         return known
 
     def _read(self, node: Node) -> Undecoded:

@@ -30,6 +30,7 @@ class ObjectSizes:
         self._below: dict[bytes, Below] = {}
         self._names: dict[bytes, bytes] = {}
         self._whole: dict[bytes, int] = {}
+        self._roots: dict[bytes, bytes] = {}
         self.sizes: dict[bytes, int] = {}
         self.total_bytes = 0
         for pack in objects.packs():
@@ -54,7 +55,7 @@ class ObjectSizes:
         """Return by checkpoint the bytes that only it needs."""
         owner: dict[bytes, str] = {}
         for key, commit in commits.items():
-            stack = [decode_commit(self._objects.commit(commit))]
+            stack = [self._root(commit)]
             owner[commit] = key if owner.get(commit, key) == key else _SHARED
             while stack:
                 tree = stack.pop()
@@ -73,7 +74,7 @@ class ObjectSizes:
 
     def whole_bytes(self, commit: bytes) -> int:
         """Return the bytes of everything in a commit; what several folders share counts in each."""
-        root = decode_commit(self._objects.commit(commit))
+        root = self._root(commit)
         stack = [root]
         while stack:
             below = self.below(stack[-1])
@@ -86,6 +87,13 @@ class ObjectSizes:
             inner = sum(self._whole[each] for each in trees) + sum(self.sizes.get(oid, 0) for oid in blobs)
             self._whole[tree] = self.sizes.get(tree, 0) + inner
         return self.sizes.get(commit, 0) + self._whole[root]
+
+    def _root(self, commit: bytes) -> bytes:
+        """Return the tree of a commit, read once."""
+        known = self._roots.get(commit)
+        if known is None:
+            known = self._roots[commit] = decode_commit(self._objects.commit(commit))
+        return known
 
     def below(self, tree: bytes) -> Below:
         """Return what a tree refers to, read once. Ids are interned: there are many more entries than objects."""

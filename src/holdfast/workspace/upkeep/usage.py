@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
 
 from holdfast.errors import Damaged, NotFound
 from holdfast.model import Checkpoint, CheckpointUsage, PathUsage, Usage
@@ -26,7 +28,8 @@ def measure(repository: Repository, *, paths: int | None) -> Usage:
     files = _files(repository)
     object_sizes = ObjectSizes(repository.objects)
     whole, own, readable = _checkpoints(repository, object_sizes)
-    sizes, contents = _paths(repository, object_sizes, readable)
+    parts = _parts(repository, readable)
+    sizes, contents = _paths(repository, object_sizes, parts)
     largest = sorted(sizes, key=lambda path: (-sizes[path], path))
     shown = largest if paths is None else largest[:paths]
     return Usage(
@@ -35,7 +38,7 @@ def measure(repository: Repository, *, paths: int | None) -> Usage:
         catalog_bytes=files["catalog"],
         other_bytes=files["other"],
         unneeded_bytes=_unneeded(repository, object_sizes),
-        git_bytes=_git(repository, object_sizes, readable),
+        git_bytes=_git(object_sizes, parts),
         checkpoints=[
             CheckpointUsage(each, own[each.id], max(0, whole[each.id] - own[each.id])) for each in reversed(readable)
         ],
@@ -52,14 +55,30 @@ def _unneeded(repository: Repository, object_sizes: ObjectSizes) -> int:
         return 0
 
 
-def _git(repository: Repository, object_sizes: ObjectSizes, checkpoints: Iterable[Checkpoint]) -> int:
+class _Parts(NamedTuple):
+    """What is asked of each checkpoint more than once, so that it is read once."""
+
+    root: Node
+    git: bytes
+    git_data: bytes
+
+
+def _parts(repository: Repository, checkpoints: Iterable[Checkpoint]) -> list[_Parts]:
+    found = []
+    for checkpoint in checkpoints:
+        with suppress(Damaged, NotFound):
+            contents = repository.contents(checkpoint)
+            found.append(_Parts(contents.root, contents.git, contents.git_data))
+    return found
+
+
+def _git(object_sizes: ObjectSizes, checkpoints: Iterable[_Parts]) -> int:
     """Return the bytes of what checkpoints hold of the user's git; what they share counts once."""
     found: set[bytes] = set()
-    for checkpoint in checkpoints:
-        try:
-            contents = repository.contents(checkpoint)
-            stack = [contents.git_data] if contents.git_data else []
-            found |= {contents.git} if contents.git else set()
+    for _, git, git_data in checkpoints:
+        stack = [git_data] if git_data else []
+        found |= {git} if git else set()
+        with suppress(Damaged):
             while stack:
                 tree = stack.pop()
                 if tree not in found:
@@ -67,18 +86,17 @@ def _git(repository: Repository, object_sizes: ObjectSizes, checkpoints: Iterabl
                     below = object_sizes.below(tree)
                     stack += below.trees
                     found.update(below.blobs)
-        except (Damaged, NotFound):
-            continue
     return sum(object_sizes.sizes.get(oid, 0) for oid in found)
 
 
 def _files(repository: Repository) -> dict[str, int]:
     """Return the disk space of the files of a store."""
     found = dict.fromkeys(("packs", "catalog", "other"), 0)
+    above = len(os.path.join(repository.folder, ""))
     for folder, _, names in os.walk(repository.folder):
         for name in names:
             path = os.path.join(folder, name)
-            inner = os.path.relpath(path, repository.folder)
+            inner = path[above:].replace(os.sep, "/")
             kind = "packs" if inner.startswith("objects/pack/") else "other"
             try:
                 found["catalog" if inner.startswith(_MADE_AGAIN) else kind] += os.lstat(path).st_blocks * 512
@@ -105,7 +123,7 @@ def _checkpoints(
 
 
 def _paths(
-    repository: Repository, object_sizes: ObjectSizes, checkpoints: Iterable[Checkpoint]
+    repository: Repository, object_sizes: ObjectSizes, checkpoints: Iterable[_Parts]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return by path the bytes of all its contents, and their number."""
     sizes: dict[str, int] = {}
@@ -123,15 +141,14 @@ def _paths(
     return sizes, contents
 
 
-def _held(repository: Repository, checkpoints: Iterable[Checkpoint]) -> Iterator[tuple[str, Entry]]:
+def _held(repository: Repository, checkpoints: Iterable[_Parts]) -> Iterator[tuple[str, Entry]]:
     """Yield every path and its content, of each checkpoint only where it differs from the one before."""
     before: Node | None = None
     reader = TreeReader(repository.objects)
-    for number, checkpoint in enumerate(checkpoints):
+    for number, (root, _, _) in enumerate(checkpoints):
         if not number % _AT_A_TIME:
             reader = TreeReader(repository.objects)
         try:
-            root = repository.contents(checkpoint).root
             for change in reader.diff(before, root):
                 if change.after is not None and change.after.oid:
                     yield change.path, change.after

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 from holdfast.durable import parse_json
@@ -13,7 +14,7 @@ from holdfast.errors import Damaged, HoldfastError
 from holdfast.model import Problem, Progress, VerifyReport
 from holdfast.scan.cache import OLD_CACHES, load
 from holdfast.scan.dir_handles import join
-from holdfast.shadowgit import ObjectKind, Pack, decode_commit, object_id, real_name
+from holdfast.shadowgit import ObjectKind, ObjectStore, Pack, TreeEntry, decode_commit, object_id, real_name
 from holdfast.shadowgit.refs import CONFIG, HEAD
 from holdfast.workspace.store_paths import read_owner
 from holdfast.workspace.stored.catalog import Row
@@ -22,16 +23,19 @@ from holdfast.workspace.stored.record import (
     Node,
     decode_changes,
     decode_record,
+    decode_rules,
     decode_uncovered,
     read_contents,
 )
-from holdfast.workspace.stored.repository import Repository
+from holdfast.workspace.stored.repository import Repository, row_of
 from holdfast.workspace.stored.tree import TreeReader
 from holdfast.workspace.upkeep.purge_journal import read_begun
 from holdfast.workspace.upkeep.type_policies import read_kinds
 
 _REF = re.compile(rb"[0-9a-f]{40}\n")
 _LOOKS = 8
+_CACHED_ENTRIES = 20_000
+"""How many entries of folders are remembered."""
 _NUMBER = re.compile(rb"[0-9]+\n")
 
 
@@ -49,7 +53,12 @@ class Verifier:
         self._paths: dict[bytes, str] = {}  # damaged object to one path in a checkpoint that uses it
         self._clean: set[bytes] = set()  # trees without damage below
         self._nodes: set[Node] = set()
-        self._reader = TreeReader(self._objects)
+        self._recent = _RecentTrees(self._objects)
+        self._reader = TreeReader(self._recent)
+        self._decoded: set[tuple[str, bytes]] = set()
+        """Lists and rules that could be read: many checkpoints share one."""
+        self._rows: dict[str, bytes] = {}
+        """By checkpoint, the digest of the row that the catalog should have."""
         self._bytes = 0
 
     def run(self) -> VerifyReport:
@@ -221,19 +230,28 @@ class Verifier:
     def _checkpoint(self, checkpoint_id: str) -> None:
         try:
             commit = self._objects.ref(checkpoint_id)
-            self._reach(checkpoint_id, decode_commit(self._objects.commit(commit)))
-            contents = read_contents(self._objects, self._objects.commit(commit))
-            checkpoint = decode_record(self._objects.blob(contents.record), commit=commit.hex(), lazy=None)
+            stored = self._objects.commit(commit)
+            self._recent.forget()
+            self._reach(checkpoint_id, decode_commit(stored))
+            contents = read_contents(self._recent, stored)
+            record = self._objects.blob(contents.record)
+            checkpoint = decode_record(record, commit=commit.hex(), lazy=None)
             if checkpoint.id != checkpoint_id:
                 self._say(f"refs/tags/{checkpoint_id}", f"names checkpoint {checkpoint.id}", [checkpoint_id])
-            decode_uncovered(self._objects.blob(contents.uncovered))
-            decode_changes(self._objects.blob(contents.changes))
-            self._repository.rules(contents)
+            self._decode("uncovered", contents.uncovered, decode_uncovered)
+            self._decode("changes", contents.changes, decode_changes)
+            self._decode("rules", contents.rules, decode_rules)
+            self._rows[checkpoint_id] = _digest(row_of(checkpoint, contents, commit.hex(), record))
             self._folders(contents.root)
         except (HoldfastError, ValueError, TypeError, KeyError) as error:
             if checkpoint_id not in self._objects.ref_names():
                 return  # deleted meanwhile
             self._say(f"checkpoint {checkpoint_id}", str(getattr(error, "message", error)), [checkpoint_id])
+
+    def _decode(self, what: str, oid: bytes, decode: Callable[[bytes], object]) -> None:
+        if (what, oid) not in self._decoded:
+            decode(self._objects.blob(oid))
+            self._decoded.add((what, oid))
 
     def _reach(self, checkpoint_id: str, root: bytes) -> None:
         """Follow everything that a checkpoint refers to, and note which damaged objects it uses."""
@@ -246,7 +264,7 @@ class Verifier:
             is_clean = self._use(checkpoint_id, oid, path) and is_clean
             if oid not in self._sound:
                 continue
-            for entry in self._objects.tree(oid):
+            for entry in self._recent.tree(oid):
                 inner = join(path, os.fsdecode(real_name(entry.name)))
                 if entry.is_folder:
                     stack.append((entry.oid, inner))
@@ -282,6 +300,8 @@ class Verifier:
             node = stack.pop()
             if node not in self._nodes:
                 self._nodes.add(node)
+                if self._reader.cached_entries > _CACHED_ENTRIES:  # each is read once
+                    self._reader = TreeReader(self._recent)
                 stack.extend(self._reader.view(node).folders.values())
 
     # the catalog
@@ -293,6 +313,8 @@ class Verifier:
                 self._say("holdfast/catalog.db", f"differs from checkpoint {row.id}; remove it, it is created again")
 
     def _differs(self, row: Row) -> bool:
+        if self._rows.get(row.id) == _digest(row):
+            return False
         fresh = self._repository.load_row(row.id)
         return fresh is not None and fresh != row
 
@@ -307,6 +329,33 @@ class Verifier:
             if self._objects.ref_mark(checkpoint_id) == mark:
                 return True
         return False
+
+
+class _RecentTrees:
+    """Reads the objects of a store; trees of one checkpoint once."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self._trees: dict[bytes, list[TreeEntry]] = {}
+        self._entries = 0
+        self.blob = objects.blob
+
+    def tree(self, oid: bytes) -> list[TreeEntry]:
+        known = self._trees.get(oid)
+        if known is None:
+            known = self._objects.tree(oid)
+            self._entries += len(known)
+            if self._entries <= _CACHED_ENTRIES:
+                self._trees[oid] = known
+        return known
+
+    def forget(self) -> None:
+        self._trees.clear()
+        self._entries = 0
+
+
+def _digest(row: Row) -> bytes:
+    return sha256(repr(row).encode("utf-8", "surrogatepass")).digest()
 
 
 def _read(path: Path) -> bytes | None:

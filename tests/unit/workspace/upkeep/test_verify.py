@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,11 @@ from typing import Any
 import pytest
 
 from holdfast import Workspace
+from holdfast.shadowgit import ObjectKind
+from holdfast.workspace import search
+from holdfast.workspace.stored import catalog
+from holdfast.workspace.stored.record import write_commit
+from holdfast.workspace.upkeep import verify
 
 Git = Callable[..., bytes]
 
@@ -90,3 +97,51 @@ def test_a_scan_cache_of_an_earlier_version_is_no_damage(project: Any, ws: Works
         cache.write_bytes(b" ".join((*words[:2], b"%d" % version, words[3])))
         assert ws.verify().problems == []
     assert ws.save("again", allow_empty=True).complete
+
+
+@pytest.mark.parametrize("part", ["uncovered", "changes", "rules"])
+def test_a_list_that_checkpoints_share_is_reported_for_each(project: Any, ws: Workspace, part: str) -> None:
+    """It is decoded once if it can be."""
+    repository = ws._repository
+    writer, refs = repository.objects.writer(), {}
+    for number in range(3):
+        project.write("a", b"%d" % number)
+        checkpoint = ws.save(f"{number}")
+        if number:
+            odd = writer.add(ObjectKind.BLOB, b"[1\n")
+            contents = repository.contents(checkpoint)._replace(**{part: odd})
+            refs[checkpoint.id] = write_commit(writer, checkpoint, contents)
+    writer.commit()
+    for checkpoint_id, commit in refs.items():
+        repository.objects.set_ref(checkpoint_id, commit)
+    ws.close()
+    told = {problem.checkpoints for problem in project.open().verify().problems}
+    assert {(each,) for each in refs} <= told
+
+
+def test_a_catalog_that_says_something_else_is_reported(project: Any, ws: Workspace) -> None:
+    for number in range(3):
+        project.write("a", b"%d" % number)
+        ws.save(f"{number}")
+    ws.close()
+    again = project.open()
+    newest = again.list(1)[0].id
+    assert again.verify().ok
+    with contextlib.closing(sqlite3.connect(again.store / "holdfast" / "catalog.db")) as db, db:
+        db.execute("UPDATE checkpoints SET message = 'another' WHERE id = ?", (newest,))
+        [row] = db.execute(f"SELECT {catalog._COLUMNS} FROM checkpoints WHERE id = ?", (newest,))
+        db.execute("UPDATE checkpoints SET checksum = ? WHERE id = ?", (catalog._checksum(row[:-1]), newest))
+    [problem] = again.verify().problems
+    assert problem.what == "holdfast/catalog.db" and newest in problem.detail
+
+
+def test_many_folders_are_not_remembered(project: Any, ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verification, and a search, find the same when they read everything again."""
+    for number in range(4):
+        project.write(f"folder {number % 2}/file", b"text %d\n" % number)
+        ws.save(f"{number}")
+    whole, found = ws.verify(), ws.search("text")
+    monkeypatch.setattr(verify, "_CACHED_ENTRIES", 0)
+    monkeypatch.setattr(search, "_CACHED_ENTRIES", 0)
+    assert (ws.verify(), ws.search("text")) == (whole, found)
+    assert len(found) == 2

@@ -472,7 +472,7 @@ def _together(parts: Sequence[Summary]) -> Summary:
 
 
 def _cache_key(run: Sequence[Checkpoint]) -> str:
-    return f"4 {run[-1].parent or ''} {run[-1].commit} {run[0].commit}"  # 3: had no letters if the parent was deleted
+    return f"5 {run[-1].parent or ''} {run[-1].commit} {run[0].commit}"  # 4: counted undos before it
 
 
 def _encoded(summary: Summary) -> str:

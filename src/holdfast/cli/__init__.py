@@ -7,7 +7,7 @@ Exit codes (`exit_codes.py`):
 
     code  kind           meaning
     0                    done
-    1     bug            an unexpected error inside Holdfast (HOLDFAST_DEBUG=1 shows where)
+    1                    `search` found nothing, as with `grep`
     2     usage          the command line makes no sense
     3     not-found      no such checkpoint, name, path or store
     4     conflict       something changed since it was looked at, or is taken already
@@ -15,6 +15,7 @@ Exit codes (`exit_codes.py`):
     6     refused        would do harm or makes no sense; also a question not answered with yes
     7     unavailable    the disk, a lock or a permission is in the way
     8                    done, but not completely: the output lists what is missing
+    70    bug            an unexpected error inside Holdfast (HOLDFAST_DEBUG=1 shows where)
     130   interrupted    stopped by Ctrl-C
 
 From the outside in:

@@ -259,7 +259,7 @@ def _turned(workspace: Workspace, done: Restored | Plan) -> str:
         return "restore"
     made = _operation(workspace, operation.target)
     if made is not None and made.verb == "without":  # a tree that was made for it, and is nowhere listed
-        return f"undoing of an agent's work since {short(made.target)}"
+        return f"undo of an agent's work since {short(made.target)}"
     if made is not None and made.verb == "revert":
         return f"revert of changes since {short(made.target)}"
     return f"restore to {short(operation.target)}"

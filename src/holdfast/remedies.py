@@ -45,7 +45,7 @@ LIBRARY = {
     "save_first": "Call save() first.",
     "search_literally": "Leave out regex=True to search for the text itself.",
     "skip_damaged": "Pass skip_damaged=True to {verb} the rest, or use another checkpoint.",
-    "trust_store": "Pass trust_store=True if you trust whoever made it.",
+    "trust_store": "Pass trust_store=True if you trust the person who made it.",
     "turns_undone": "undo() brings back the last one.",
     "usage": "usage() shows what takes space.",
     "verify": "Run verify() to see which checkpoints are affected.",

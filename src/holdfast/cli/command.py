@@ -139,7 +139,7 @@ class Command(click.Command):
         """Say what comes after the dashes, in case they were forgotten."""
         if self._after_dashes.startswith("[") or isinstance(error, click.MissingParameter):
             return error
-        return click.UsageError("no command is named; it comes after --", error.ctx)
+        return click.UsageError("no command is given; put it after --", error.ctx)
 
 
 class CommandGroup(click.Group):

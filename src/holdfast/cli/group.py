@@ -23,7 +23,7 @@ SECTIONS = {
     "Save and go back": {
         "init": "Create a store for this folder.",
         "save": "Save a checkpoint of the folder.",
-        "status": "Show where things stand: last save, changes, problems.",
+        "status": "Show the last save, what changed since, and problems.",
         "log": "List checkpoints, newest first.",
         "show": "Show one checkpoint in full.",
         "cat": "Print files of a checkpoint, byte for byte.",

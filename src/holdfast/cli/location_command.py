@@ -25,7 +25,7 @@ _WORDS = {
     Capability.LIST: "log", Capability.GET: "show", Capability.DIFF: "diff", Capability.VERIFY: "verify",
     Capability.USAGE: "usage", Capability.PRUNE: "prune", Capability.DELETE: "rm", Capability.PIN: "pin",
 }  # fmt: skip
-_MISSING = "missing argument 'REF': no checkpoint is named"
+_MISSING = "missing argument 'REF': no checkpoint is given"
 _COUNT = re.compile(r"-[0-9]+")
 
 

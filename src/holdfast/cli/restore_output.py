@@ -293,7 +293,7 @@ def show_restored(done: Restored, what: str, *, next_step: str, is_first: bool =
     if done.state and (is_first or streams.settings.verbose):
         first, *others = sorted(done.state)
         beside = f" (also: {', '.join(map(render.escape, others))})" if others else ""
-        streams.note(f"Show its state with: {typed('show', short(done.checkpoint), '--state', first)}{beside}")
+        streams.note(f"Show the saved state with: {typed('show', short(done.checkpoint), '--state', first)}{beside}")
 
 
 def find_conversation(checkpoint: Checkpoint) -> SavedConversation:
@@ -331,4 +331,4 @@ def show_conversation(said: RestoredConversation | None) -> None:
     if said.resume:
         streams.answer(f"Resume with: {render.escape(said.resume)}")
     else:
-        streams.note(f"{said.agent} cannot resume from it; it is only for reading.")
+        streams.note(f"{said.agent} cannot resume from it; it can only be read.")

@@ -166,7 +166,7 @@ def _by(checkpoint: Checkpoint) -> str:
 def _hook(state: HookState) -> str:
     if state.problems:
         return f"{state.agent}: {render.paint('not working', 'red')}"
-    fired = "has sent nothing here yet"
+    fired = "installed, no event here yet"
     if state.fired_at is not None:
         fired = f"last event {render.ago(_moment(state.fired_at))}"
     return f"{state.agent}: {fired}" if state.is_installed else f"{state.agent}: not installed any more, {fired}"

@@ -31,7 +31,7 @@ def test_each_value_is_shown_with_the_file_that_it_comes_from(holdfast: Program,
     assert rows["exclude_patterns"] == ["*.log", "pyproject.toml"]
     assert rows["retention.keep_for"] == ["0.5d", "pyproject.toml"]
     assert rows["retention.max_bytes"] == ["-", "default"]
-    assert holdfast("config", "--check").out == "pyproject.toml makes sense\n"
+    assert holdfast("config", "--check").out == "pyproject.toml is valid\n"
 
 
 def test_the_configuration_of_the_workspace_counts_below_it(

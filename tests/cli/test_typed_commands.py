@@ -28,6 +28,10 @@ ANSWERED: dict[tuple[str, ...], str] = {
     ("diff", "src/app.js"): "No differences",
     ("diff", "--stat", "a1", "a2"): r"^M  \+1 -1  src/app.js\n1 file changed, \+1 -1$",
     ("restore", "--", "src/app.js"): "Nothing to restore: ",
+    ("restore", "latest"): "Nothing to restore: ",
+    ("init",): "There is a store already",
+    ("log", "--since", "yesterday", "--flat"): "^a3 .*\na2 .*\na1 ",
+    ("log", "--stat", "src/app.js"): r"^a3 .*  1 file \+1 -1\n +third\n +M src/app.js  \+1 -1$",
     ("restore", "a1", "--", "src/app.js"): "^Restored a1: 1 written, 0 removed; undo with: holdfast undo$",
     ("cat", "--", "src/app.js"): "^three$",
     ("restore", "a1", "src/app.js"): "^Restored a1: 1 written, 0 removed; undo with: holdfast undo$",
@@ -61,6 +65,9 @@ ANSWERED: dict[tuple[str, ...], str] = {
 
 REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
     ("search", "KEY", "*.none"): (3, r"no checkpoint contains \*.none"),
+    ("search", "KEY", "--", "*.none"): (3, r"no checkpoint contains \*.none"),
+    ("search", "--", "*.env"): (1, r"No checkpoint contains '\*.env'"),
+    ("search", "nothing"): (1, "No checkpoint contains 'nothing'"),
     ("show", "@10m"): (3, "no checkpoint is as old as '@10m'"),
     ("show", "@14:05"): (3, "no checkpoint is as old as '@14:05'"),
     ("show", "@yesterday"): (3, "no checkpoint is as old as '@yesterday'"),

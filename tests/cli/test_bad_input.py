@@ -109,7 +109,11 @@ ANSWERS: dict[tuple[str, ...], tuple[int, str, str]] = {
         "log has no option --allow-home",
         "It goes before the command: …",
     ),
-    ("save", "one", "two"): (2, "got unexpected extra argument (two)", "See: holdfast save --help"),
+    ("save", "one", "two"): (
+        2,
+        "got unexpected extra argument (two)",
+        'Quote a message of several words: holdfast save "two words"',
+    ),
     ("guard",): (2, "no command is given; put it after --", "See: holdfast guard --help"),
     ("guard", "make"): (2, "no command is given; put it after --", "See: holdfast guard --help"),
     ("guard", "make", "-j4"): (2, "no command is given; put it after --", "See: holdfast guard --help"),
@@ -204,4 +208,4 @@ def test_python_warnings_are_not_shown(holdfast):
     )
     assert (ran.returncode, b"not a valid regular expression" in ran.stderr) == (6, True)
     ran = holdfast.spawn("search", "-E", "x[[]y", PYTHONWARNINGS="default")
-    assert (ran.code, ran.err) == (0, "No checkpoint contains 'x[[]y'.\n")
+    assert (ran.code, ran.err) == (1, "No checkpoint contains 'x[[]y'.\n")

@@ -81,7 +81,7 @@ REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
     ("restore", "nope.txt"): (3, "'nope.txt' is neither a checkpoint nor a path"),
     ("restore", "a1", "nope.txt"): (3, r"nope.txt is neither in the checkpoint nor in the folder(?!.*latest a1)"),
     ("restore", "--", "nope.txt"): (3, "nope.txt is neither in the checkpoint nor in the folder"),
-    ("cat",): (2, "no path is named"),
+    ("cat",): (2, "no path is given"),
     ("-C", "src", "status"): (3, r"src has no checkpoints yet\n.*the one around it: holdfast -C .*/project …"),
     ("cat", "a1:nope"): (3, "a1 does not contain nope"),
     ("undo",): (3, "(?s)there is no restore to undo.*holdfast restore latest.*holdfast undo --agent"),

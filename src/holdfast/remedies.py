@@ -32,6 +32,7 @@ LIBRARY = {
     "name_paths": "Paths are given as paths=[…].",
     "name_session": "Give the option session; list() shows the sessions.",
     "name_tenant": "Give the option tenant: {tenant}.",
+    "no_agent": "Save with actor=…, or install the hooks of the agent.",
     "no_restore": 'restore("latest") restores the last checkpoint; list(safety=True) shows every state.',
     "other_store": "Pass another store=….",
     "purge_secret": 'purge(secrets=["{id}"]) removes it.',
@@ -44,7 +45,8 @@ LIBRARY = {
     "save_first": "Call save() first.",
     "search_literally": "Leave out regex=True to search for the text itself.",
     "skip_damaged": "Pass skip_damaged=True to {verb} the rest, or use another checkpoint.",
-    "trust_store": "Pass trust_store=True if you trust whoever made it.",
+    "trust_store": "Pass trust_store=True if you trust the person who made it.",
+    "turns_undone": "undo() brings back the last one.",
     "usage": "usage() shows what takes space.",
     "verify": "Run verify() to see which checkpoints are affected.",
 }

@@ -87,7 +87,7 @@ class Policy:
             if own is not None and (own.by_kind or own.max_bytes is not None):
                 raise Refused(
                     f"by_kind[{kind!r}] has a by_kind or a max_bytes of its own",
-                    hint="Say those of the whole policy; a kind has reasons to keep.",
+                    hint="Set them on the whole policy; the policy of a kind only has reasons to keep.",
                 )
 
     @property
@@ -258,7 +258,7 @@ def _capped(
 ) -> list[str]:
     """Take the oldest, too, until what is left is small enough; as few as that needs."""
     if bytes_without is None:
-        raise Refused("max_bytes is given, and nothing tells how large checkpoints are", hint="Leave max_bytes out.")
+        raise Refused("max_bytes is given, but the sizes of the checkpoints are unknown", hint="Leave max_bytes out.")
     gone = set(removed)
     more = [checkpoint_id for checkpoint_id in takeable if checkpoint_id not in gone]
 

@@ -36,7 +36,7 @@ ANSWERS: dict[tuple[str, ...], tuple[int, str, str]] = {
     ("diff", "lates"): (3, "'lates' is neither a checkpoint nor a path", "Did you mean latest?"),
     ("diff", "--", "lates"): (3, "lates is neither in the checkpoint nor in the folder", "Check its spelling."),
     ("log", "takn"): (3, "'takn' is neither a checkpoint nor a path", "Did you mean taken?"),
-    ("cat", "latest"): (2, "no path is named; write REF:PATH", "…"),
+    ("cat", "latest"): (2, "no path is given; write REF:PATH", "…"),
     ("cat", "latest:none.txt"): (3, "a3 does not contain none.txt", "Check its spelling."),
     ("cat", "latest:src"): (6, "src is a folder in a3", "Name a file."),
     ("show", "@soon"): (3, "there is no checkpoint '@soon': 'soon' is not a time", "Write 10m…"),
@@ -109,13 +109,17 @@ ANSWERS: dict[tuple[str, ...], tuple[int, str, str]] = {
         "log has no option --allow-home",
         "It goes before the command: …",
     ),
-    ("save", "one", "two"): (2, "got unexpected extra argument (two)", "See: holdfast save --help"),
-    ("guard",): (2, "no command is named; it comes after --", "See: holdfast guard --help"),
-    ("guard", "make"): (2, "no command is named; it comes after --", "See: holdfast guard --help"),
-    ("guard", "make", "-j4"): (2, "no command is named; it comes after --", "See: holdfast guard --help"),
-    ("bisect", "taken", "latest", "make"): (2, "no command is named; it comes after --", "See: holdfast bisect --help"),
+    ("save", "one", "two"): (
+        2,
+        "got unexpected extra argument (two)",
+        'Quote a message of several words: holdfast save "two words"',
+    ),
+    ("guard",): (2, "no command is given; put it after --", "See: holdfast guard --help"),
+    ("guard", "make"): (2, "no command is given; put it after --", "See: holdfast guard --help"),
+    ("guard", "make", "-j4"): (2, "no command is given; put it after --", "See: holdfast guard --help"),
+    ("bisect", "taken", "latest", "make"): (2, "no command is given; put it after --", "See: holdfast bisect --help"),
     ("search", "x", "y z"): (3, "no checkpoint contains y z", "… part of the text: holdfast search 'x y z'"),
-    ("bisect", "taken"): (2, "no command is named; it comes after --", "See: holdfast bisect --help"),
+    ("bisect", "taken"): (2, "no command is given; put it after --", "See: holdfast bisect --help"),
     ("bisect", "taken", "--", "no-such-command"): (3, "there is no command no-such-command", "Nothing was run."),
     ("bisect", "taken", "--", "a\0b"): (6, r"'a\x00b' cannot be run", "A command has no NUL; nothing was run."),
     ("restor", "latest"): (2, "there is no command 'restor'; did you mean restore?", "See: holdfast --help"),
@@ -204,4 +208,4 @@ def test_python_warnings_are_not_shown(holdfast):
     )
     assert (ran.returncode, b"not a valid regular expression" in ran.stderr) == (6, True)
     ran = holdfast.spawn("search", "-E", "x[[]y", PYTHONWARNINGS="default")
-    assert (ran.code, ran.err) == (0, "No checkpoint contains 'x[[]y'.\n")
+    assert (ran.code, ran.err) == (1, "No checkpoint contains 'x[[]y'.\n")

@@ -20,7 +20,7 @@ def test_the_defaults_are_shown_where_there_is_no_configuration(holdfast: Progra
     assert (ran.code, ran.json["file"], ran.json["workspace"]) == (0, None, str(project))
     assert ran.json["settings"]["ignored_file_max_bytes"] == {"value": 1048576, "from": "default"}
     assert ran.json["settings"]["retention.keep_last"] == {"value": None, "from": "default"}
-    assert holdfast("config", "--check").out == "There is no configuration; that is fine\n"
+    assert holdfast("config", "--check").out == "No configuration file; the defaults apply\n"
 
 
 def test_each_value_is_shown_with_the_file_that_it_comes_from(holdfast: Program, project: Path) -> None:
@@ -31,7 +31,7 @@ def test_each_value_is_shown_with_the_file_that_it_comes_from(holdfast: Program,
     assert rows["exclude_patterns"] == ["*.log", "pyproject.toml"]
     assert rows["retention.keep_for"] == ["0.5d", "pyproject.toml"]
     assert rows["retention.max_bytes"] == ["-", "default"]
-    assert holdfast("config", "--check").out == "pyproject.toml makes sense\n"
+    assert holdfast("config", "--check").out == "pyproject.toml is valid\n"
 
 
 def test_the_configuration_of_the_workspace_counts_below_it(

@@ -80,7 +80,7 @@ def test_bad_input_gets_a_sentence_a_hint_and_its_code(settled, args, code, says
 def test_every_kind_of_error_has_a_code_of_its_own():
     kinds = [NotFound, Conflict, Damaged, Refused, Unavailable]
     assert [of_error(kind("x")) for kind in kinds] == [3, 4, 5, 6, 7]
-    assert of_error(HoldfastError("x")) == 1
+    assert of_error(HoldfastError("x")) == 70
 
 
 def test_the_table_in_the_documentation_is_the_table_in_the_code():
@@ -130,10 +130,10 @@ def test_a_bug_is_one_sentence_and_its_place_is_shown_on_request(holdfast, monke
     (trap / "sitecustomize.py").write_text("import holdfast.cli.context as app\napp.App.open = lambda *a, **k: 1 / 0\n")
     path = f"{trap}{os.pathsep}{os.environ['PYTHONPATH']}"
     ran = holdfast.spawn("log", PYTHONPATH=path)
-    assert ran.code == 1 and "this is a bug" in ran.err and "Traceback" not in ran.err
+    assert ran.code == 70 and "this is a bug" in ran.err and "Traceback" not in ran.err
     assert "Traceback" in holdfast.spawn("log", PYTHONPATH=path, HOLDFAST_DEBUG="1").err
     ran = holdfast.spawn("log", "--json", PYTHONPATH=path)
-    assert ran.code == 1 and ran.json["error"]["kind"] == "bug"
+    assert ran.code == 70 and ran.json["error"]["kind"] == "bug"
 
 
 def test_an_error_of_the_system_is_no_bug(holdfast, tmp_path):

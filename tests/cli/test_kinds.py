@@ -86,7 +86,7 @@ def test_a_folder_is_no_flow_location_to_copy(holdfast: Program, run: Path) -> N
 def test_a_message_may_be_a_url(holdfast: Program, write) -> None:
     write("a", "text")
     assert holdfast("save", "sqlite:///state.db").code == 0
-    assert holdfast("search", "sqlite:///state.db").code in (0, 3)
+    assert holdfast("search", "sqlite:///state.db").err == "No checkpoint contains 'sqlite:///state.db'.\n"
 
 
 def test_folder_with_checkpoints_is_a_workspace(holdfast: Program, run: Path) -> None:

@@ -177,7 +177,7 @@ def test_without_a_terminal_the_choices_are_named(picker, holdfast, project):
     ran = holdfast("restore")
     assert ran.code == 2
     for part in (
-        "no checkpoint is named",
+        "no checkpoint is given",
         "holdfast restore latest",
         "holdfast restore a1",
         "the first",

@@ -272,7 +272,7 @@ def test_the_demo_fails_when_something_does_not_come_back(holdfast, monkeypatch)
 
     monkeypatch.setattr(demo, "snapshot", forgetful)
     ran = holdfast("demo")
-    assert ran.code == 1 and "✗ every byte, mode, time" in ran.out and "src/app.py is missing" in ran.out
+    assert ran.code == 70 and "✗ every byte, mode, time" in ran.out and "src/app.py is missing" in ran.out
 
 
 @pytest.mark.parametrize("words", [("--version", "--verbose"), ("--verbose", "--version"), ("doctor",)], ids=" ".join)

@@ -22,8 +22,8 @@ def test_nothing_changed(holdfast: Program, project: Path) -> None:
     holdfast.saved("before the refactoring")
     out = holdfast("status").out
     assert f"workspace  {project}" in out and "last save  a1  " in out and "before the refactoring" in out
-    assert "folder     as in a1" in out and "for 1 checkpoint" in out and "hooks      none installed" in out
-    assert "changed since" not in out and "attention" not in out
+    assert "folder     unchanged since a1" in out and "for 1 checkpoint" in out and "hooks      none installed" in out
+    assert " changed since" not in out and "attention" not in out
     assert len(out.splitlines()) <= 24
 
 
@@ -111,11 +111,11 @@ def test_after_changes_were_taken_back(holdfast: Program, project: Path) -> None
     (project / "a.txt").write_text("agent\n")
     holdfast.saved("--actor", "claude-code")
     holdfast("undo", "--agent")
-    assert "folder     an agent's changes since a1 taken back, unchanged since" in holdfast("status").out
+    assert "folder     an agent's changes since a1 were taken back, unchanged since" in holdfast("status").out
     holdfast("undo")
     ws = Workspace(project)
     ws.revert(ws.changes("a1"))
-    assert "folder     some changes since a1 taken back, unchanged since" in holdfast("status").out
+    assert "folder     some changes since a1 were taken back, unchanged since" in holdfast("status").out
 
 
 def test_what_was_not_taken_back_is_unsaved(holdfast: Program, project: Path) -> None:
@@ -128,7 +128,7 @@ def test_what_was_not_taken_back_is_unsaved(holdfast: Program, project: Path) ->
     out = holdfast("status").out
     assert "1 file changed since a1, yours:" in out and "a.txt" in out and "b.txt" not in out
     ws.revert(ws.changes("a1"))
-    assert "folder     as in a1" in holdfast("status").out
+    assert "folder     unchanged since a1" in holdfast("status").out
 
 
 def test_a_large_new_file_needs_attention(holdfast: Program, project: Path) -> None:
@@ -186,7 +186,7 @@ class TestHooks:
         subprocess.run(command, input=json.dumps(fields).encode(), check=True, timeout=60)
 
     def test_that_never_fired(self, holdfast: Program) -> None:
-        assert "hooks      claude-code: has sent nothing here yet" in holdfast("status").out
+        assert "hooks      claude-code: installed, no event here yet" in holdfast("status").out
 
     def test_that_fired(self, holdfast: Program, project: Path) -> None:
         self._event(project, "PreToolUse")

@@ -108,7 +108,7 @@ class TestSavesAfterAnUndo:
         write("a.txt", "two\n")
         holdfast.saved()
         assert (holdfast("restore", "a1").code, holdfast("undo").code) == (0, 0)
-        assert "folder     as in a2\n" in holdfast("status").out
+        assert "folder     unchanged since a2\n" in holdfast("status").out
 
     def test_what_changed_is_compared_with_the_last_save(self, undone):
         assert undone("save", "again").out == "a4  1 file changed\n"

@@ -35,9 +35,9 @@ def test_agents_work_is_undone_and_conflicts_exit_8(worked, project):
     assert (project / "text").read_text() == text(l6="user")
     assert not (project / "made").exists()
     back = worked("undo", "--yes")  # it asks nothing, and is not surprised to be told so
-    assert back.code == 0 and back.out.startswith("Undid the undoing of an agent's work since a1: ")
+    assert back.code == 0 and back.out.startswith("Undid the undo of an agent's work since a1: ")
     assert (project / "made").exists()
-    assert worked("redo").out.startswith("Redid the undoing of an agent's work since a1: ")
+    assert worked("redo").out.startswith("Redid the undo of an agent's work since a1: ")
 
 
 def test_a_conflict_tells_the_name_it_had(worked, project):

@@ -7,14 +7,15 @@ Exit codes (`exit_codes.py`):
 
     code  kind           meaning
     0                    done
-    1     bug            an unexpected error inside Holdfast (HOLDFAST_DEBUG=1 shows where)
-    2     usage          the command line makes no sense
+    1                    `search` found nothing, as with `grep`
+    2     usage          wrong options or arguments
     3     not-found      no such checkpoint, name, path or store
-    4     conflict       something changed since it was looked at, or is taken already
-    5     damaged        stored bytes are not what was stored; also `verify` with problems
-    6     refused        would do harm or makes no sense; also a question not answered with yes
+    4     conflict       something changed since it was read, or a name is taken
+    5     damaged        stored data is damaged; also `verify` with problems
+    6     refused        refused because it would do harm; also a question not answered with yes
     7     unavailable    the disk, a lock or a permission is in the way
     8                    done, but not completely: the output lists what is missing
+    70    bug            an unexpected error inside Holdfast (HOLDFAST_DEBUG=1 shows where)
     130   interrupted    stopped by Ctrl-C
 
 From the outside in:

@@ -49,6 +49,14 @@ _ELSEWHERE = {
     ("status", "--porcelain"): "holdfast status --json", ("group", "-v"): "holdfast --version",
     ("group", "-V"): "holdfast --version", ("undo", "-n"): "holdfast undo --dry-run",
     ("status", "--short"): "holdfast status", ("blame", "-L"): "holdfast blame PATH",
+    ("restore", "--force"): "holdfast restore, which does not ask",
+    ("restore", "-f"): "holdfast restore, which does not ask",
+    ("rm", "-f"): "holdfast rm --yes", ("rm", "--force"): "holdfast rm --yes", ("rm", "-r"): "holdfast rm",
+    ("prune", "-f"): "holdfast prune --yes", ("prune", "--force"): "holdfast prune --yes",
+    ("prune", "-n"): "holdfast prune --dry-run", ("purge", "-n"): "holdfast purge --dry-run",
+    ("search", "-r"): "holdfast search TEXT", ("search", "-R"): "holdfast search TEXT",
+    ("search", "-F"): "holdfast search TEXT", ("search", "-e"): "holdfast search -- TEXT",
+    ("search", "-v"): "holdfast search -- -v", ("restore", "-i"): "holdfast restore -p",
 }  # fmt: skip
 """Options of git's, and what to type here."""
 
@@ -63,6 +71,13 @@ class Count(click.IntRange):
         if self.max is not None and number > self.max:
             self.fail(f"{number} is more than {int(self.max)}", param, ctx)
         return number
+
+    def _describe_range(self) -> str:
+        return ""
+
+
+class Number(click.FloatRange):
+    """A number within limits, which the help does not repeat."""
 
     def _describe_range(self) -> str:
         return ""
@@ -124,7 +139,7 @@ class Command(click.Command):
         """Say what comes after the dashes, in case they were forgotten."""
         if self._after_dashes.startswith("[") or isinstance(error, click.MissingParameter):
             return error
-        return click.UsageError("no command is named; it comes after --", error.ctx)
+        return click.UsageError("no command is given; put it after --", error.ctx)
 
 
 class CommandGroup(click.Group):

@@ -12,7 +12,8 @@ class Exit(IntEnum):
     """What the program's exit status says."""
 
     DONE = 0
-    BUG = 1
+    NO_MATCH = 1
+    """As of `grep`: a script asks with it whether a text is there."""
     USAGE = 2
     NOT_FOUND = 3
     CONFLICT = 4
@@ -20,6 +21,8 @@ class Exit(IntEnum):
     REFUSED = 6
     UNAVAILABLE = 7
     INCOMPLETE = 8
+    BUG = 70
+    """As `EX_SOFTWARE` of BSD; 1 has another meaning."""
     INTERRUPTED = 130
 
     @property

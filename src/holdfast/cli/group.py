@@ -23,7 +23,7 @@ SECTIONS = {
     "Save and go back": {
         "init": "Create a store for this folder.",
         "save": "Save a checkpoint of the folder.",
-        "status": "Show where things stand: last save, changes, problems.",
+        "status": "Show the last save, what changed since, and problems.",
         "log": "List checkpoints, newest first.",
         "show": "Show one checkpoint in full.",
         "cat": "Print files of a checkpoint, byte for byte.",
@@ -90,7 +90,7 @@ _ELSEWHERE = {
     "list": "log", "ls": "log", "history": "log", "timeline": "log", "info": "show", "print": "cat",
     "checkout": "restore", "rewind": "restore", "reset": "restore", "rollback": "restore", "revert": "restore",
     "switch": "restore", "load": "restore", "stores": "workspaces", "projects": "workspaces", "repos": "workspaces",
-    "delete": "rm", "remove": "rm", "clean": "prune", "forget": "prune", "gc": "prune",
+    "delete": "rm", "remove": "rm", "unpin": "pin --off", "clean": "prune", "forget": "prune", "gc": "prune",
     "check": "verify", "fsck": "verify", "validate": "verify", "find": "search", "grep": "search",
     "tag": "save --name", "branch": "fork", "worktree": "fork", "merge": "adopt", "annotate": "blame",
     "st": "status", "run": "guard", "exec": "guard", "test": "check",

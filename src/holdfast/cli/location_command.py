@@ -25,6 +25,7 @@ _WORDS = {
     Capability.LIST: "log", Capability.GET: "show", Capability.DIFF: "diff", Capability.VERIFY: "verify",
     Capability.USAGE: "usage", Capability.PRUNE: "prune", Capability.DELETE: "rm", Capability.PIN: "pin",
 }  # fmt: skip
+_MISSING = "missing argument 'REF': no checkpoint is given"
 _COUNT = re.compile(r"-[0-9]+")
 
 
@@ -80,6 +81,8 @@ class LocationCommand(Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             raise self._explained(ctx, error) from None
+        except click.MissingParameter:
+            raise click.UsageError(_MISSING, ctx) from None
 
     def _with_count(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Write `-5` as `-n5`, unless it is the value of an option or comes after `--`."""
@@ -162,7 +165,7 @@ class LocationCommand(Command):
         if most is not None and len(words) > most and (is_other or not self._takes_paths):
             raise click.UsageError(f"got unexpected extra argument ({words[most]})", ctx)
         if len(words) < least:
-            raise click.UsageError("missing argument 'REF': no checkpoint is named", ctx)
+            raise click.UsageError(_MISSING, ctx)
         return words
 
     # what does not fit together

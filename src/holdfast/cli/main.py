@@ -22,6 +22,12 @@ _SAID = {
     "is not a valid integer": "is not a whole number",
     "is not a valid float range": "is not a number",
 }
+_NO_MORE = {
+    "save": 'Quote a message of several words: holdfast save "two words"',
+    "undo": "To go back to a checkpoint: holdfast restore REF. To undo a turn of an agent: holdfast undo --turn N",
+    "redo": "To go to a checkpoint: holdfast restore REF",
+}
+"""Commands that people give more words than they take, and what these words may mean."""
 _MESSAGE_MAX_CHARS = 1000
 may_end_at_once = False
 """Whether `log`, `status`, `save` or `restore` ran without click: all is written, and no thread of theirs runs."""
@@ -117,12 +123,19 @@ def _usage(error: click.ClickException) -> tuple[str, str]:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "holdfast"
     message = error.format_message().replace("\n\t", " ")
-    message = message[:1].lower() + message[1:]
+    if not message[1:2].isupper():
+        message = message[:1].lower() + message[1:]
     if isinstance(error, click.MissingParameter):
         message = " ".join(message.split())  # it lists the choices in lines
     for theirs, ours in _SAID.items():
         message = message.replace(theirs, ours)
     command = path.partition(" ")[2]
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        *others, last = sorted(error.possibilities)
+        near = f"{', '.join(others)} or {last}" if others else last
+        message = f"no such option {error.option_name!r}; did you mean {near}?"
+    if command in _NO_MORE and message.startswith("got unexpected extra argument"):
+        return message, _NO_MORE[command]
     if command and isinstance(error, click.NoSuchOption) and error.option_name in _GLOBAL:
         option = f"{error.option_name} {_GLOBAL[error.option_name]}".rstrip()
         return (

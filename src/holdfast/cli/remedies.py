@@ -33,6 +33,8 @@ COMMAND_LINE = {
     "name_paths": "Paths come after --, as in: holdfast diff latest -- src/",
     "name_session": "Pass --session ID; `holdfast log LOCATION` lists the sessions.",
     "name_tenant": "There is one of tenant {tenant}: pass --tenant.",
+    "no_agent": "Check whether hooks are installed: holdfast doctor. To take back changes hunk by hunk:"
+    " holdfast restore -p",
     "no_restore": "To go back to the last checkpoint: holdfast restore latest. To take back what an agent did:"
     " holdfast undo --agent.",
     "other_store": "Pass another --store.",
@@ -46,7 +48,8 @@ COMMAND_LINE = {
     "save_first": "Make the first with `holdfast save`.",
     "search_literally": "Leave out -E to search for the text itself.",
     "skip_damaged": "Pass --skip-damaged to {verb} the rest, or use another checkpoint.",
-    "trust_store": "Pass --trust-store if you trust whoever made it.",
+    "trust_store": "Pass --trust-store if you trust the person who made it.",
+    "turns_undone": "`holdfast undo` brings back the last one. To go further back: holdfast restore REF",
     "usage": "See what takes space: holdfast usage",
     "verify": "Run `holdfast verify` to see which checkpoints are affected.",
 }

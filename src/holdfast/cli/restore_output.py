@@ -259,7 +259,7 @@ def _turned(workspace: Workspace, done: Restored | Plan) -> str:
         return "restore"
     made = _operation(workspace, operation.target)
     if made is not None and made.verb == "without":  # a tree that was made for it, and is nowhere listed
-        return f"undoing of an agent's work since {short(made.target)}"
+        return f"undo of an agent's work since {short(made.target)}"
     if made is not None and made.verb == "revert":
         return f"revert of changes since {short(made.target)}"
     return f"restore to {short(operation.target)}"
@@ -293,7 +293,9 @@ def show_restored(app: App, done: Restored, what: str, *, next_step: str, is_fir
     if done.state and (is_first or streams.settings.verbose):
         first, *others = sorted(done.state)
         beside = f" (also: {', '.join(map(render.escape, others))})" if others else ""
-        streams.note(f"Show its state with: {app.typed('show', short(done.checkpoint), '--state', first)}{beside}")
+        streams.note(
+            f"Show the saved state with: {app.typed('show', short(done.checkpoint), '--state', first)}{beside}"
+        )
 
 
 def find_conversation(checkpoint: Checkpoint) -> SavedConversation:
@@ -335,4 +337,4 @@ def show_conversation(said: RestoredConversation | None) -> None:
     if said.resume:
         streams.answer(f"Resume with: {render.escape(said.resume)}")
     else:
-        streams.note(f"{said.agent} cannot resume from it; it is only for reading.")
+        streams.note(f"{said.agent} cannot resume from it; it can only be read.")

@@ -84,7 +84,7 @@ def _restored(head: Checkpoint | None) -> str:
         what = "an agent's changes" if operation.verb == "without" else "some changes"
         from holdfast.model.documents import short  # start-up cost, only then
 
-        return f"{what} since {short(operation.target)} taken back"
+        return f"{what} since {short(operation.target)} were taken back"
     if operation is not None:  # an undo led to what was there before, which is in no list
         from holdfast.workspace.location import reason  # as above
 
@@ -100,7 +100,7 @@ def _fields(found: WorkspaceStatus, hooks: HookStatus) -> list[tuple[str, str]]:
             filter(None, (_short(found.latest), render.ago(found.latest.timestamp), _by(found.latest), what))
         )
     is_back = found.head is not None and found.latest is not None and found.head.id != found.latest.id
-    now = "" if found.changes else f"as in {_short(found.head)}" if found.head else "empty"
+    now = "" if found.changes else f"unchanged since {_short(found.head)}" if found.head else "empty"
     if is_back:
         now = _restored(found.head) + (", and changed since" if found.changes else ", unchanged since")
     git = ""
@@ -166,7 +166,7 @@ def _by(checkpoint: Checkpoint) -> str:
 def _hook(state: HookState) -> str:
     if state.problems:
         return f"{state.agent}: {render.paint('not working', 'red')}"
-    fired = "has sent nothing here yet"
+    fired = "installed, no event here yet"
     if state.fired_at is not None:
         fired = f"last event {render.ago(_moment(state.fired_at))}"
     return f"{state.agent}: {fired}" if state.is_installed else f"{state.agent}: not installed any more, {fired}"

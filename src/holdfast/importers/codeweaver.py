@@ -38,7 +38,7 @@ def open_source(request: ImportRequest) -> CodeWeaverImport:
         raise Refused(f"{request.source} is not a checkpoint of CodeWeaver", hint="Name checkpoint_PROJECT-HASH.json.")
     if request.target is None:
         raise Refused(
-            "where to import the checkpoint is not said",
+            "no target for the checkpoint is given",
             hint="Name a folder as the target: the checkpoint_dir of your CheckpointManager.",
         )
     if is_url(request.target):

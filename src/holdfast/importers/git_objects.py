@@ -149,7 +149,7 @@ class GitObjects:
                 if len(where) > _PATH_MAX_BYTES:
                     raise Refused(
                         f"a path is longer than {_PATH_MAX_BYTES} bytes: {escape(where[:60])}…",
-                        hint="No file system has it.",
+                        hint="Use a shorter path.",
                     )
                 yield TreeChange(where, was, now)
                 deeper = _folder(was), _folder(now)

@@ -277,7 +277,7 @@ def _redis(url: str) -> Iterator[tuple[Any, str]]:
     try:
         client = redis.from_url(plain + (mark + urlencode(options) if options else ""), socket_connect_timeout=10)
     except ValueError as error:
-        raise Refused(f"this is not a URL of Redis: {error}", hint="Write redis://localhost:6379/0.") from None
+        raise Refused(f"invalid Redis URL: {error}", hint="Write redis://localhost:6379/0.") from None
     with _redis_errors(), contextlib.closing(client):
         yield client, prefix
 

@@ -57,7 +57,7 @@ def check_target(request: ImportRequest) -> str:
     """The URL to import into. Refused if there is none, or it is no flow store."""
     if request.target is None:
         raise Refused(
-            "where to import the states is not said",
+            "no target for the states is given",
             hint="Name a flow store as the target, such as sqlite:///state.db.",
         )
     if kind_of(request.target).name != "flow" or request.target.startswith("memory:"):

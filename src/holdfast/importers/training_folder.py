@@ -93,7 +93,7 @@ def open_source(request: ImportRequest) -> TrainingImport:
     if not folder.is_dir():
         raise Refused(f"{request.source} is not a folder", hint="Name the folder that contains the checkpoints.")
     if request.target is None:
-        raise Refused("where to import the checkpoints is not said", hint="Name a folder or s3://… as the target.")
+        raise Refused("no target for the checkpoints is given", hint="Name a folder or s3://… as the target.")
     if not is_url(request.target):
         check_outside(folder_of(request.target), folder)
     return TrainingImport(folder, request.target)

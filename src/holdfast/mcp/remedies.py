@@ -27,6 +27,7 @@ MCP = {
     "name_paths": "Give the paths as paths.",
     "name_session": "Name the session.",
     "name_tenant": "Name the tenant {tenant}.",
+    "no_agent": "Checkpoints name no agent. Call checkpoint_list.",
     "no_restore": "Call checkpoint_list; checkpoint_preview shows what a restore of one would do.",
     "other_store": f"{_ASK} start the server with another --store.",
     "purge_secret": f"{_ASK} run `holdfast purge --secret {{id}}`.",
@@ -39,7 +40,8 @@ MCP = {
     "save_first": "Call checkpoint_save first.",
     "search_literally": "Call checkpoint_search with the text itself.",
     "skip_damaged": "Choose another checkpoint, or ask the user to {verb} the rest with --skip-damaged.",
-    "trust_store": f"{_ASK} start the server with --trust-store, if they trust whoever made the store.",
+    "trust_store": f"{_ASK} start the server with --trust-store, if they trust the person who made the store.",
+    "turns_undone": "Call checkpoint_undo to bring back the last one.",
     "usage": f"{_ASK} run `holdfast usage`, which shows what takes space.",
     "verify": f"{_ASK} run `holdfast verify`, which shows the checkpoints that are affected.",
 }

@@ -82,13 +82,13 @@ def _check_settings(store: ObjectStore) -> None:
     found = store.git_dir / "config"
     if found.exists() and found.read_bytes() != CONFIG:
         raise Refused(
-            f"{found} is not what Holdfast wrote, and git would run what it names",
+            f"{found} is not what Holdfast wrote, and git would run the programs that it names",
             hint=f"Look at it, then remove it (rm {found}): Holdfast writes it again. Nothing was changed.",
         )
     for name in _ELSEWHERE:
         if os.path.lexists(store.git_dir / name):
             raise Refused(
-                f"{store.git_dir / name} has git read another repository than the store",
+                f"{store.git_dir / name} makes git read another repository than the store",
                 hint="Look at it, then remove it. Nothing was changed.",
             )
 

@@ -26,6 +26,7 @@ PAGE = {
     "name_paths": "Give the path in the field for paths.",
     "name_session": "Choose a session from the list.",
     "name_tenant": "There is one of tenant {tenant}.",
+    "no_agent": "Check whether hooks are installed: holdfast doctor",
     "no_restore": "Nothing was restored yet. The timeline shows every state.",
     "other_store": "Start `holdfast ui` with another --store.",
     "purge_secret": "Remove it with: holdfast purge --secret {id}",
@@ -36,7 +37,8 @@ PAGE = {
     "save_first": "Make the first with `holdfast save`.",
     "search_literally": "Search for the text itself, not for a regular expression.",
     "skip_damaged": "Run the command with --skip-damaged to {verb} the rest, or use another checkpoint.",
-    "trust_store": "Start `holdfast --trust-store ui` if you trust whoever made it.",
+    "trust_store": "Start `holdfast --trust-store ui` if you trust the person who made it.",
+    "turns_undone": "Undo brings back the last one.",
     "usage": "See what takes space: holdfast usage",
     "verify": "Run `holdfast verify` to see which checkpoints are affected.",
 }

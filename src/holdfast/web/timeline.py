@@ -168,6 +168,8 @@ def _step(workspace: Workspace, turn: Turn) -> GraphRow:
             continue
         try:
             parent = workspace.shown_parent(each)
+            while parent is not None and parent.operation is not None:  # the rows of these have no place in the graph
+                parent = workspace.shown_parent(parent)
         except (HoldfastError, NotFound):
             continue
         if parent is not None and parent.id not in ids:

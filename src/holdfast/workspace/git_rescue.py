@@ -223,7 +223,8 @@ class Rescuer:
             fd = durable.disk().create(str(lock))  # O_EXCL: git does the same
         except FileExistsError:
             raise Conflict(
-                f"{lock} exists: git is at work", hint="Wait for it to end; remove the file if it is not."
+                f"{lock} exists, so a git command may be running",
+                hint="Wait for it to end; if none is running, remove the file.",
             ) from None
         try:
             try:

@@ -142,6 +142,9 @@ class WorkspaceLocation:
         groups = []
         for turn, summary in zip(found.turns, found.summaries, strict=True):
             is_cut = summary.files > len(summary.paths)
+            wants_all = self._options.get("stat") or self.paths is not None
+            changes = self._all_changes(turn) if is_cut and wants_all else summary.paths
+            files, lines, changes = self._on_paths(summary.files, summary.lines, changes)
             groups.append(
                 location.Group(
                     items=[_item(each) for each in turn.checkpoints],
@@ -150,14 +153,33 @@ class WorkspaceLocation:
                     when=turn.when,
                     number=turn.number,
                     marks=[mark for each in turn.checkpoints for mark in _marks(each) if mark],
-                    files=summary.files,
-                    lines=summary.lines,
-                    changes=self._all_changes(turn) if is_cut and self._options.get("stat") else summary.paths,
+                    files=files,
+                    lines=lines,
+                    changes=changes,
                 )
             )
         items = [item for group in groups for item in group.items]
         notes = [] if groups else [self._nothing(before, filters)]
         return Page(_COLUMNS, items, found.next, notes, groups=groups)
+
+    def _on_paths(
+        self, files: int, lines: LineCount, changes: Sequence[PathChange]
+    ) -> tuple[int, LineCount, Sequence[PathChange]]:
+        """Of what changed, the part at the paths that were asked for, as git counts it."""
+        if self.paths is None:
+            return files, lines, changes
+        from holdfast.workspace.pathspec import open_scope  # start-up cost, only with paths
+
+        root = self.workspace.path
+        scope = open_scope(self.paths, root, lambda path: os.path.lexists(root / path))
+        named = [each for each in changes if each.path in scope or (each.old and each.old in scope)]
+        if not named:  # a deleted file whose name reads as a pattern, or a folder
+            return files, lines, changes
+        counted = [each.lines for each in named]
+        if any(each.added is None for each in counted):
+            return len(named), lines._replace(added=None, removed=None), named
+        added, removed = (sum(getattr(each, name) for each in counted) for name in lines._fields)
+        return len(named), lines._replace(added=added, removed=removed), named
 
     def _all_changes(self, turn: Turn) -> Sequence[PathChange]:
         """Every changed file of a turn, as its newest checkpoint with it has it."""

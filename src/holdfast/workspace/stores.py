@@ -105,7 +105,7 @@ def remove_gone(stores: Iterable[StoreInfo], environ: Mapping[str, str]) -> Remo
 
 def _remove(info: StoreInfo, environ: Mapping[str, str]) -> None:
     if owner_of(info.store, environ) != info.folder:
-        raise NotFound("the store is another one now")
+        raise NotFound("the store was replaced meanwhile")
     lock = Repository(info.store).lock
     if not lock.acquire(wait=False):
         raise Conflict("a process uses the store")

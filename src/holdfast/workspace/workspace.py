@@ -926,7 +926,7 @@ class Workspace:
         from holdfast.workspace.stored.attribution import turn_in_trail
 
         if (key := turn.key) is None:
-            raise Refused("a save of a person is no turn of an agent", hint="Pass a turn of `turn()`.")
+            raise Refused("a save of the user is not a turn of an agent", hint="Pass a turn of `turn()`.")
         found = turn_in_trail(self._repository, None, key)
         if found is None:
             raise NotFound(f"nothing is left of turn {turn.number or key.turn}", remedy=Remedy("list"))

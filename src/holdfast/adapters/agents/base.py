@@ -111,9 +111,9 @@ _PATH_WORDS = ("file_path", "filePath", "path", "notebook_path", "absolute_path"
 
 
 def about(arguments: EventFields, prompt: str = "") -> tuple[str, str]:
-    """A short description of a tool call, and the file it is about."""
+    """A line that describes a tool call, not yet shortened, and the file it is about."""
     path = arguments.text(*_PATH_WORDS)
-    return label(arguments.text(*_SHELL_WORDS) or os.path.basename(path) or prompt), path
+    return arguments.first_line(*_SHELL_WORDS) or os.path.basename(path) or prompt, path
 
 
 def uses_git(command: str) -> bool:

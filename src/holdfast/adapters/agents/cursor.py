@@ -72,7 +72,7 @@ def _read(fields: EventFields, environ: Mapping[str, str]) -> AgentEvent:
         event = replace(event, path=path, subject=path.rpartition("/")[2], tool=event.tool or "Write")
     if event.name.endswith("ShellExecution"):
         command = fields.text("command")
-        event = replace(event, tool=event.tool or "Shell", subject=event.subject or command[:100])
+        event = replace(event, tool=event.tool or "Shell", subject=event.subject or fields.first_line("command"))
         event = replace(event, uses_git=uses_git(command))
     return event
 

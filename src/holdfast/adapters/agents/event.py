@@ -16,6 +16,7 @@ MESSAGE_MAX_CHARS = 2000
 _WHOLE_MAX_CHARS = 1 << 20
 """Longer texts are no message."""
 _TEXT_MAX = 4096
+_LINE_MAX = 64 << 10
 _LABEL_MAX = 100
 _FIELD = re.compile(rb'"(\w{2,40})"\s*:\s*"((?:[^"\\]|\\.){0,4000})"')
 _EDGE_BYTES = 64 << 10
@@ -60,10 +61,10 @@ class EventFields:
         values = (self._values.get(name) for name in names)
         return next((lines_of(value) for value in values if isinstance(value, str) and value.strip()), "")
 
-    def first_line(self, name: str) -> str:
-        """The first line of a text that is not blank, short."""
-        value = self._values.get(name)
-        return label(value) if isinstance(value, str) else ""
+    def first_line(self, *names: str) -> str:
+        """The first line, that is not blank, of the first of these fields that is a text; whole, as `message`."""
+        values = (self._values.get(name) for name in names)
+        return next((first_line(value) for value in values if isinstance(value, str) and value), "")
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings."""
@@ -113,10 +114,18 @@ def shortened(text: str) -> str:
     return text[: MESSAGE_MAX_CHARS - 1].rsplit(None, 1)[0] + "…"
 
 
+def first_line(text: str) -> str:
+    """The first line of a text that is not blank; whole, so that it can be redacted before `label` cuts it."""
+    return plain(next((line for line in text.strip().splitlines() if line.strip()), ""), _LINE_MAX)
+
+
 def label(text: str) -> str:
-    """The first line of a text, short."""
-    line = next((line for line in text.strip().splitlines() if line.strip()), "")
-    return plain(line[: _LABEL_MAX - 1] + "…" if len(line) > _LABEL_MAX else line)
+    """The first line of a text, short. Redact the line before: it is cut at a blank, but a long word is cut, too."""
+    line = first_line(text)
+    if len(line) <= _LABEL_MAX:
+        return line
+    whole_words = line[: _LABEL_MAX - 1].rsplit(None, 1)[0]
+    return (whole_words if len(whole_words) > _LABEL_MAX // 2 else line[: _LABEL_MAX - 1]) + "…"
 
 
 def _salvaged(data: bytes) -> dict[str, str]:
@@ -167,7 +176,7 @@ class AgentEvent:
     path: str = ""
     """The file that the tool is about."""
     subject: str = ""
-    """A short description of the tool call or the prompt, for people."""
+    """What the tool call or the prompt is about, in one line for people; the hook redacts and shortens it."""
     transcript: str = ""
     version: str = ""
     model: str = ""

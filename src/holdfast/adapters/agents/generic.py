@@ -134,7 +134,7 @@ def _event(fields: EventFields, kind: EventKind, agent: str, folder: str, paths:
         sub_id=sub,
         cwd=folder,
         path=os.path.join(folder, paths[0]) if paths else "",
-        subject=label(f"{names[0]}{more}") if names else fields.first_line("prompt"),
+        subject=f"{names[0]}{more}" if names else fields.first_line("prompt"),
         version=fields.text("version"),
         closing=fields.message("message") if kind is EventKind.STOP else "",
     )

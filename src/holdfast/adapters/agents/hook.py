@@ -29,7 +29,7 @@ from holdfast.adapters.agents.attribution import (
     with_change,
 )
 from holdfast.adapters.agents.base import Agent, find_agent
-from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind, plain, shortened
+from holdfast.adapters.agents.event import AgentEvent, EventFields, EventKind, label, plain, shortened
 from holdfast.adapters.agents.hook_log import log
 from holdfast.adapters.agents.names import AGENT_NAMES
 from holdfast.adapters.agents.protocol import state_folder
@@ -133,10 +133,12 @@ def save_event(event: AgentEvent, folder: Path, call: HookCall, opened: Opened) 
     If a checkpoint was saved and the event not recorded, the next event finds nothing changed.
     """
     workspace = opened(folder, call.environ)
+    subject = event.subject
     if workspace.redact:
         from holdfast.secret_patterns import redact  # start-up cost, only if it is configured
 
-        event = replace(event, subject=redact(event.subject))
+        subject = redact(subject)  # before it is cut: half a key is not recognized
+    event = replace(event, subject=label(subject))
     session_file = SessionFile(workspace.store)
     with session_file.lock:
         known, event = as_sub_agent(session_file.read(), event)

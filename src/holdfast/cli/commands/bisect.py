@@ -45,7 +45,7 @@ def bisect(ctx: click.Context, app: App, *, good: str, bad: str, in_place: bool)
     """
     words = ctx.meta.get(AFTER_DASHES, ())
     if not words:
-        raise click.UsageError("no command is named; it comes after --")
+        raise click.UsageError("no command is given; put it after --")
 
     workspace = app.open()
     editable = (
@@ -117,7 +117,7 @@ def _warn(folder: Path, words: Sequence[str], editable: Sequence[str]) -> None:
 def _print(found: Bisected) -> None:
     if found.first_bad is None:
         some = ", ".join(short(each.id) for each in found.unsure)
-        streams.answer(f"The first bad one is among those that could not be tested: {some}")
+        streams.answer(f"The first bad checkpoint is among those that could not be tested: {some}")
         return
     first = found.first_bad
     streams.answer(

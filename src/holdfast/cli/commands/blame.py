@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from holdfast.cli import render, streams
@@ -28,6 +30,8 @@ def blame(app: App, *, path: str, ref: str | None) -> None:
     holdfast blame src/app.py a14
     """
     workspace = app.open()
+    if ref is not None and _is_swapped(app, path, ref):
+        path, ref = ref, path
     found = workspace.blame(app.path(workspace, path), ref)
     if app.json:
         about = documents.blame(found)
@@ -37,6 +41,15 @@ def blame(app: App, *, path: str, ref: str | None) -> None:
     else:
         name = f"{render.escape(found.path)}  (no text, or a long one: as a whole)"
         streams.answer("  ".join(filter(None, (*_origin(found.whole, found.path), name))))
+
+
+def _is_swapped(app: App, path: str, ref: str) -> bool:
+    """Whether the words are in the order of git and of `restore`: the checkpoint, then the path."""
+
+    def is_there(word: str) -> bool:
+        return os.path.lexists(os.path.join(app.directory or "", word))
+
+    return is_there(ref) and not is_there(path)
 
 
 def _print(lines: list[BlamedLine], path: str) -> None:

@@ -39,7 +39,7 @@ def cat(ctx: click.Context, app: App, *, refs: tuple[str, ...]) -> None:
     workspace = app.open()
     found = words.stored_files(app, workspace, refs, ctx.meta.get(AFTER_DASHES, ()))
     if not found:
-        raise click.UsageError("no path is named; write REF:PATH")
+        raise click.UsageError("no path is given; write REF:PATH")
     for each in found:
         if each.size_bytes is None:
             each.chunks()  # Refused, before anything is printed

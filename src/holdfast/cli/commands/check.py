@@ -47,7 +47,7 @@ def check(app: App, *, ref: str | None, allow: bool, revoke: bool, yes: bool) ->
     workspace = app.open()
     if revoke:
         if allow or ref is not None:
-            raise click.UsageError("--revoke goes with nothing else")
+            raise click.UsageError("--revoke cannot be combined with other options")
         workspace.allow_check(None)
         return _told(app, "No command is allowed to run here any more.")
     if workspace.check_command is None:
@@ -71,8 +71,8 @@ def _allow(app: App, workspace: Workspace, words: str, *, yes: bool) -> None:
     if find_enclosing_tool(workspace.store, os.getpid()):
         raise Refused("an agent's tool cannot allow a command", hint="Run this yourself, in a terminal.")
     streams.note(f"The configuration of {render.escape(str(workspace.path))} says: check = {render.escape(words)!r}")
-    streams.note("It runs with your rights after each turn of an agent, and runs code of this folder: what agents")
-    streams.note("wrote, too. It does not ask again, unless the text of the command changes.")
+    streams.note("It runs with your rights after each turn of an agent, and may run code that agents wrote. You are")
+    streams.note("asked again only if the text of the command changes.")
     app.confirm("Allow it?", yes=yes)
     workspace.allow_check(words)
 

@@ -15,7 +15,7 @@ def compact(app: App) -> None:
     """Make the store as small as possible.
 
     Everything is packed anew, by the git program where there is one. No checkpoint is deleted. Takes seconds for a
-    store of some MB, minutes for some GB; others who save meanwhile wait.
+    store of some MB, minutes for some GB; other processes that save wait meanwhile.
     """
     done = app.open().compact()
     if app.json:

@@ -32,7 +32,7 @@ def config(app: App, *, check: bool) -> None:
         rows = {key: {"value": value, "from": source} for key, (value, source) in values.items()}
         app.document({"workspace": str(folder), "file": settings.file, "settings": {} if check else rows})
     elif check:
-        streams.answer(f"{settings.file} makes sense" if settings.file else "There is no configuration; that is fine")
+        streams.answer(f"{settings.file} is valid" if settings.file else "No configuration file; the defaults apply")
     else:
         render.table(_TITLES, [(key, _shown(value), source) for key, (value, source) in values.items()])
 

@@ -53,7 +53,8 @@ def doctor(app: App, *, agents: tuple[str, ...]) -> int:
         if log:
             streams.note(f"The last lines of {render.escape(str(log_file(os.environ)))}:")
             streams.notes(f"    {render.escape(line)}" for line in log)
-        streams.note(f"Scans are {describe()}.")
+        scan = describe()
+        streams.note(f"Folders are scanned by {'the native module' if scan == 'native' else scan}.")
     return Exit.DONE if all(each.is_well for each in found) else Exit.INCOMPLETE
 
 

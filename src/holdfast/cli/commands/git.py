@@ -40,7 +40,7 @@ def status(app: App, *, ref: str | None) -> None:
         return
     _show(found)
     if found.removed or any(loss.available for loss in found.losses):
-        streams.answer(f"Bring back what is there: {app.typed('git', 'rescue')}")
+        streams.answer(f"Bring back what was kept: {app.typed('git', 'rescue')}")
     _show_earlier(app, found)
 
 
@@ -89,12 +89,12 @@ def _question(found: GitLosses, count: int, *, index: bool) -> str:
 
 def _show_rescue(done: GitRescue) -> None:
     if done.recreated:
-        streams.answer("The repository was made again.")
+        streams.answer("Created the repository again.")
     for each in done.refs:
         name = "stash" if each.ref == "refs/stash" else each.ref.removeprefix("refs/heads/")
         streams.answer(f"{render.escape(name)}  {each.loss.commit[:10]}")
     if done.index:
-        streams.answer("The index is as it was." + (f" Before: {done.index_backup}" if done.index_backup else ""))
+        streams.answer("Restored the index." + (f" Before: {done.index_backup}" if done.index_backup else ""))
     for loss in done.missing:
         streams.answer(f"missing: {_words(loss)}")
     for problem in (*done.problems, *done.notes):
@@ -113,7 +113,7 @@ def _show(found: GitLosses) -> None:
     for problem in found.problems:
         streams.answer(f"note: {render.escape(problem)}")
     if found.operation:
-        streams.answer(f"note: {found.operation} was in progress; its commits are recorded, and not how far it was")
+        streams.answer(f"note: {found.operation} was in progress; its commits are recorded, but not its progress")
     if found.not_held:
         streams.answer(f"not held: {render.escape(found.not_held)}")
 

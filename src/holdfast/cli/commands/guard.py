@@ -40,7 +40,7 @@ def guard(
     """
     words = ctx.meta.get(AFTER_DASHES, ())
     if not words:
-        raise click.UsageError("no command is named; it comes after --")
+        raise click.UsageError("no command is given; put it after --")
     workspace = app.open(create=True)
     saved = _save_before(workspace, message or f"before {run_command.shown(words)}"[:200], session, actor)
     restored: Restored | None = None

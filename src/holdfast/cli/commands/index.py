@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli import render, streams
-from holdfast.cli.command import Command, CommandGroup, Count
+from holdfast.cli.command import Command, CommandGroup, Count, Number
 from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.exit_codes import Exit
 from holdfast.errors import NotFound, Refused
@@ -80,7 +80,7 @@ def plan(app: App, *, retry_failed: bool, in_place: bool) -> None:
 
 @index.command(cls=Command)
 @click.option("--plan", "file", metavar="FILE", help="The plan to carry out, as `plan --json` printed it.")
-@click.option("--max-usd", type=click.FloatRange(min=0), metavar="DOLLARS", help="Stop before more is spent.")
+@click.option("--max-usd", type=Number(min=0), metavar="DOLLARS", help="Stop before more is spent.")
 @click.option("--max-embeds", type=Count(min=0), metavar="N", help="Stop before more texts are sent.")
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
 @click.option("--in-place", is_flag=True, help=_IN_PLACE)

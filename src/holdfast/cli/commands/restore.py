@@ -175,7 +175,7 @@ def _choose(app: App, workspace: Workspace, preview: Callable[..., Plan]) -> tup
     if not checkpoints:
         raise NotFound(f"{workspace.path} has no checkpoints yet", remedy=Remedy("save_first"))
     if app.json or not streams.can_ask():
-        raise click.UsageError(f"no checkpoint is named (REF). {_choices(checkpoints)}")
+        raise click.UsageError(f"no checkpoint is given (REF). {_choices(checkpoints)}")
     by_id = {each.id: each for each in checkpoints}
     chooser = Chooser(
         f"Restore to which checkpoint? {render.escape(str(workspace.path))}",

@@ -7,6 +7,7 @@ import click
 from holdfast.cli import progress, render, streams
 from holdfast.cli.command import AFTER_DASHES, Count, command
 from holdfast.cli.context import App, pass_app, typed
+from holdfast.cli.exit_codes import Exit
 from holdfast.errors import NotFound
 from holdfast.model import Checkpoint, Match, documents
 from holdfast.model.documents import short
@@ -14,7 +15,7 @@ from holdfast.workspace.location import message
 
 
 @command(after_dashes="[-- PATHS...]")
-@click.argument("text")
+@click.argument("text", required=False)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("-E", "--regex", is_flag=True, help="TEXT is a regular expression.")
 @click.option("-i", "--ignore-case", is_flag=True, help="Ignore upper and lower case.")
@@ -34,24 +35,31 @@ def search(
     ctx: click.Context,
     app: App,
     *,
-    text: str,
+    text: str | None,
     paths: tuple[str, ...],
     regex: bool,
     ignore_case: bool,
     limit: int,
     skip_damaged: bool,
-) -> None:
+) -> int:
     """Find when a text was added and when it was removed.
 
     Searches every checkpoint, also those made before restores, but no binary files; and says what the folder has now.
+    Exits with 1 if nothing is found. A TEXT that begins with a dash comes after --.
 
     \b
     holdfast search TODO
     holdfast search "two words" src/
     holdfast search -E 'sk-[a-z0-9]+' src/ '*.env'
+    holdfast search -- --verbose
     """
+    after = [*ctx.meta.get(AFTER_DASHES, ())]
+    if text is None and not after:
+        raise click.UsageError("missing argument 'TEXT'", ctx)
+    if text is None:
+        text, *after = after
+    named = [*paths, *after]
     workspace = app.open()
-    named = [*paths, *ctx.meta.get(AFTER_DASHES, ())]
     try:
         with progress.shown() as shown:
             found = workspace.search(
@@ -71,15 +79,17 @@ def search(
     matches, more = found[:limit], len(found) > limit
     if app.json:
         app.items(map(documents.match, matches), more=more)
-        return
+        return Exit.DONE if matches else Exit.NO_MATCH
     for each, following in zip(matches, [*found[1:], None], strict=False):
         _print(each, is_last=following is None or following.path != each.path)
     if not matches:
         streams.note(f"No checkpoint contains '{render.escape(text)}'.")
     if more:
         flags = {"-E": regex, "-i": ignore_case, "--skip-damaged": skip_damaged}
-        same = [*(flag for flag, is_set in flags.items() if is_set), "-n", str(2 * limit), text]
-        streams.note(f"There are more: {typed('search', *same, *(['--', *named] if named else []))}")
+        same = [*(flag for flag, is_set in flags.items() if is_set), "-n", str(2 * limit)]
+        words = ["--", text, *named] if text.startswith("-") else [text, *(["--", *named] if named else [])]
+        streams.note(f"There are more: {typed('search', *same, *words)}")
+    return Exit.DONE if matches else Exit.NO_MATCH
 
 
 def _print(match: Match, *, is_last: bool) -> None:

@@ -10,7 +10,7 @@ from holdfast.cli.context import App, pass_app
 @command()
 @pass_app
 def status(app: App) -> None:
-    """Show where things stand: last save, changes, problems.
+    """Show the last save, what changed since, and problems.
 
     `holdfast` alone does the same in a workspace.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli import streams
-from holdfast.cli.command import command
+from holdfast.cli.command import Count, command
 from holdfast.cli.context import App, pass_app
 from holdfast.cli.exit_codes import Exit
 from holdfast.errors import Extra, NotFound, Refused
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @command()
 @click.argument("locations", nargs=-1, metavar="[LOCATION]...")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="[default: a free one]")
+@click.option("--port", type=Count(0, 65535), default=0, metavar="N", help="The port. [default: a free one]")
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @click.option("--read-only", is_flag=True, help="Refuse everything that changes something.")
 @pass_app

@@ -84,5 +84,7 @@ def _find_turn(workspace: Workspace, turn: str | None, actor: str | None) -> Tur
         return workspace.turn(int(turn) if turn.isascii() and turn.isdecimal() else turn, agent=actor)
     try:
         return workspace.turn(agent=actor)
-    except NotFound:
+    except NotFound as error:
+        if error.remedy is not None and error.remedy.code == "turns_undone":
+            raise
         return None

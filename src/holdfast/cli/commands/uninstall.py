@@ -55,7 +55,7 @@ def _done(change: SettingsChange) -> str:
 
 def _nothing(change: SettingsChange) -> str:
     if change.is_command:
-        return KEPT if change.is_kept else "are not there"
+        return KEPT if change.is_kept else "are not installed"
     if change.agent != SKILL:
-        return "there are no hooks of Holdfast"
-    return "is not there" if change.before is None else "was edited, or is not Holdfast's, and stays"
+        return "no hooks are installed"
+    return "is not installed" if change.before is None else "was edited, or is not Holdfast's, and stays"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli import render, streams
-from holdfast.cli.command import command
+from holdfast.cli.command import Number, command
 from holdfast.cli.context import App, pass_app, typed
 from holdfast.cli.remedies import notice_lines, sentence
 from holdfast.cli.start import start_helper
@@ -31,7 +31,7 @@ _MOST_SECONDS = 30 * 86400.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class _Seconds(click.FloatRange):
+class _Seconds(Number):
     """A time that a clock can wait for."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:

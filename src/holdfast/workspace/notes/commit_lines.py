@@ -79,7 +79,7 @@ def find_commits(user: UserRepository, names: list[str]) -> list[str]:
         for commit in _range(user, name) if ".." in name else [_commit(user, name)]:
             found[commit] = None
             if len(found) > MOST_COMMITS:
-                raise Refused(f"more than {MOST_COMMITS:,} commits are meant", hint="Name a shorter range.")
+                raise Refused(f"more than {MOST_COMMITS:,} commits are in this range", hint="Name a shorter range.")
     return list(found)
 
 

@@ -106,7 +106,7 @@ class NotesRef:
         try:
             return self._user[tip].peel(Commit).tree
         except (KeyError, GitError, ValueError):
-            raise Refused(f"{NOTES_REF} does not lead to notes", hint="Delete or rename that ref.") from None
+            raise Refused(f"{NOTES_REF} does not contain git notes", hint="Delete or rename that ref.") from None
 
     def _notes(self, tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         """Yield (id, blob) of all notes."""

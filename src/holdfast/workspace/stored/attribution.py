@@ -168,7 +168,7 @@ class TurnInTrail(NamedTuple):
 
 def turn_in_trail(repository: Repository, agent: str | None, key: TurnKey | None = None) -> TurnInTrail | None:
     """Find a turn of an agent (None: of any) in what the folder went through; without a key, the latest one that was
-    not undone. None if that has no turn in its metadata, or if there is none.
+    not undone. None if that has no turn in its metadata, or if there is none. NotFound if all are undone.
 
     Others may have saved meanwhile, and a sub-agent may have gone on in later turns. Refused if the checkpoint before
     the turn is deleted.
@@ -195,6 +195,9 @@ def turn_in_trail(repository: Repository, agent: str | None, key: TurnKey | None
             missing = before or ""
         elif members and beyond > SEARCHED_BEYOND:
             break
+    if key is None and gone:
+        whose = "an agent" if agent is None else repr(agent)
+        raise NotFound(f"every turn of {whose} is undone already", remedy=Remedy("turns_undone"))
     if key is None or not members:
         return None
     if since is None and missing:
@@ -219,9 +222,11 @@ def beginning(repository: Repository, agent: str | None, *, whole_session: bool 
     """
     first: Checkpoint | None = None
     before: Checkpoint | None = None
+    others: set[str] = set()
     for checkpoint, _ in _back(repository, agent):
         before = before or (checkpoint if first else None)
         actor = actor_of(checkpoint)
+        others |= {_agent_of(actor)} - {USER}
         if first is not None and (first.session is None or _agent_of(actor) == _agent_of(actor_of(first))):
             if not is_by(actor, agent) or _period(checkpoint, whole_session) != _period(first, whole_session):
                 break
@@ -231,7 +236,9 @@ def beginning(repository: Repository, agent: str | None, *, whole_session: bool 
             first, before = checkpoint, None
     if first is None:
         who = "no agent" if agent is None else f"no agent {agent!r}"
-        raise NotFound(f"{who} changed this folder since its first checkpoint", remedy=Remedy("list"))
+        did = f"These did: {', '.join(sorted(others))}." if others else ""
+        remedy = None if others else Remedy("no_agent")
+        raise NotFound(f"{who} changed this folder since its first checkpoint", hint=did, remedy=remedy)
     return before or first  # the very first checkpoint: what it found was there before anybody
 
 

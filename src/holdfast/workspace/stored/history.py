@@ -247,7 +247,7 @@ def find_turn(repository: Repository, which: int | CheckpointRef | None, agent: 
     if found is None:
         whose = "any agent" if agent is None else f"the agent {agent!r}"
         what = f"turn {which} of {whose}" if isinstance(which, int) else f"such turn of {whose}"
-        raise NotFound(f"the folder comes from no {what}", hint="It changed nothing, or was undone.")
+        raise NotFound(f"the history of the folder has no {what}", hint="It changed nothing, or was undone.")
     start = next((each for each in reversed(starts) if each.key == found.key), None)
     prompt = next(filter(None, map(prompt_of, found.members)), start.prompt if start else "")
     return Turn(found.members, prompt, start)
@@ -472,7 +472,7 @@ def _together(parts: Sequence[Summary]) -> Summary:
 
 
 def _cache_key(run: Sequence[Checkpoint]) -> str:
-    return f"4 {run[-1].parent or ''} {run[-1].commit} {run[0].commit}"  # 3: had no letters if the parent was deleted
+    return f"5 {run[-1].parent or ''} {run[-1].commit} {run[0].commit}"  # 4: counted undos before it
 
 
 def _encoded(summary: Summary) -> str:

@@ -179,7 +179,8 @@ def choose(paths: Sequence[ChangedPath], ids: Sequence[str]) -> dict[str, list[H
     if gone:
         some = "; ".join(list(gone)[:_NAMED_MAX]) + ("; …" if len(gone) > _NAMED_MAX else "")
         raise Conflict(
-            f"changed since, so that it cannot be taken back: {some}", hint="Nothing was changed. Look again."
+            f"these changes cannot be taken back, because their lines changed since: {some}",
+            hint="Nothing was changed. Look again.",
         )
     return found
 

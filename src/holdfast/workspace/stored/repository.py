@@ -60,6 +60,7 @@ _FAR_AHEAD = 1000
 _SLACK_BYTES = 64 << 10  # for an index, and for the catalog
 _LOOKS = 8
 _SHOWN_MAX_CHARS = 100
+_OF_THE_USER = (None, "", "user")  # actors
 _LEAVES = ("found", WITHOUT, REVERT)  # these do not become the head: the folder was never equal to them
 
 
@@ -260,12 +261,16 @@ class Repository:
         return self.checkpoint(row) if row else None
 
     def shown_parent(self, checkpoint: Checkpoint) -> Checkpoint | None:
-        """Return the checkpoint that changes are shown against: the parent of a safety checkpoint; of a save, the
-        nearest ancestor that is a save, since lists leave out safety checkpoints. None if it is deleted."""
+        """Return the checkpoint that changes are shown against; None if it is deleted.
+
+        The parent, where an agent made the changes or where it is a safety checkpoint: what an undo changed before is
+        not the agent's. Of a save of the user, the nearest ancestor that is a save: lists leave out safety checkpoints.
+        """
+        is_direct = checkpoint.operation is not None or checkpoint.actor not in _OF_THE_USER
         parent = checkpoint
         while row := self.catalog.by_id(parent.parent or ""):
             parent = self.checkpoint(row)
-            if parent.operation is None or checkpoint.operation is not None:
+            if parent.operation is None or is_direct:
                 return parent
         return None
 

@@ -152,7 +152,7 @@ class GitRedaction:
         program = self._program()
         if program is None:
             raise Unavailable(
-                "checkpoints hold objects of your git, and the git program, which searches them, was not found",
+                "the git program was not found; a purge needs it to search the git objects in checkpoints",
                 hint="Install git. Nothing was changed.",
             )
         return program

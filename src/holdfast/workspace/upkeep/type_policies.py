@@ -70,7 +70,7 @@ def read_kinds(own: Path) -> dict[str, Policy | None]:
         return {}
     except (ValueError, TypeError, AttributeError, OverflowError, HoldfastError):
         raise Damaged(
-            f"{path} cannot be read; it says which checkpoints are kept for ever",
+            f"{path}, the list of checkpoints to keep for ever, cannot be read",
             hint="Open the project again, which rewrites it, or remove it.",
         ) from None
 

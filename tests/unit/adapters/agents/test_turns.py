@@ -157,6 +157,28 @@ def test_prompt_that_changed_nothing_is_a_turn(agent: ScriptedAgent, project: Pa
     assert [each["number"] for each in cli(project, "log", "--session", "other")["turns"]] == []
 
 
+class TestSecretsInWhatIsShort:
+    KEY = "ghp_Zq3vT8mK1xW6bN4cR7yL2pD9sF5gH0jQ1aEu"
+
+    @pytest.mark.parametrize("before", ["word " * 17, "word," * 17], ids=["after a blank", "in a long word"])
+    def test_a_key_is_redacted_before_a_prompt_is_cut(self, agent: ScriptedAgent, project: Path, before: str) -> None:
+        """The limit of 100 characters lies within the key."""
+        (project / "holdfast.toml").write_text("redact = true\n")
+        talk = Talk(agent, "claude-code")
+        talk.prompt(f"{before}{self.KEY} {'and more ' * 20}")
+        talk.edit({"a.txt": "1"}, command=f"echo {before}{self.KEY}; true {'and more ' * 20}")
+        (turn,) = (each for each in Workspace(project).turns().turns if each.key)
+        assert turn.prompt.startswith("word") and len(turn.prompt) <= 100 and "[redacted" in turn.prompt
+        for path in Workspace(project).store.rglob("*"):
+            assert not path.is_file() or self.KEY[:10].encode() not in path.read_bytes()
+
+    def test_without_redaction_a_prompt_is_cut_at_a_blank(self, agent: ScriptedAgent, project: Path) -> None:
+        talk = Talk(agent, "claude-code")
+        talk.prompt("word " * 17 + self.KEY + " and more" * 20)
+        talk.edit({"a.txt": "1"})
+        assert turns_of(project)[0][2] == "word " * 16 + "word…"
+
+
 class TestClosing:
     """What the agent says at the end of a turn, which no checkpoint has."""
 

@@ -143,6 +143,40 @@ class TestChanges:
         summary = ws.turns().summaries[0]
         assert [(each.letter, each.path) for each in summary.paths] == wanted and summary.files == 4
 
+    @pytest.mark.parametrize("undo", ["restore and undo", "undo of an agent", "revert"])
+    def test_what_an_undo_changed_is_not_the_agents_next_turn(self, ws: Workspace, project: Project, undo: str) -> None:
+        project.write("a", b"1\n")
+        first = ws.save()
+        project.write("b", b"2\n")
+        ws.save(actor="claude-code", session="s", metadata={"turn": 1})
+        project.write("mine", b"unsaved\n")
+        if undo == "undo of an agent":
+            ws.restore(first.id, keep_mine=True)
+        elif undo == "revert":
+            changes = ws.changes(first.id)
+            ws.revert(changes, [each.id for each in changes.hunks if each.path == "b"])
+        else:
+            ws.restore(first.id)
+            ws.undo()
+        project.write("c", b"3\n")
+        next_turn = ws.save(actor="claude-code", session="s", metadata={"turn": 2})
+        assert [(each.letter, each.path) for each in ws.changed_paths(next_turn.id)] == [("A", "c")]
+        assert [each.path for each in ws.turns().summaries[0].paths] == ["c"]
+        assert (ws.changed_count(next_turn.id), ws.get(next_turn.id).files_changed) == (1, ["c"])
+
+    @pytest.mark.parametrize("actor", [None, "user"])
+    def test_a_save_of_the_user_has_what_an_undo_brought_back(
+        self, ws: Workspace, project: Project, actor: str | None
+    ) -> None:
+        """Lists show no safety checkpoint, so what only that had would be in no entry."""
+        project.write("a", b"1\n")
+        first = ws.save()
+        project.write("unsaved", b"2\n")
+        ws.restore(first.id)
+        ws.undo()
+        project.write("b", b"3\n")
+        assert [each.path for each in ws.changed_paths(ws.save(actor=actor).id)] == ["b", "unsaved"]
+
     def test_lines_of_many_files_are_not_counted(self, ws: Workspace, project: Project) -> None:
         ws.save(allow_empty=True)
         for number in range(LINES_MAX_FILES + 1):

@@ -15,6 +15,7 @@ from holdfast.model import Problem, Progress, VerifyReport
 from holdfast.scan.cache import OLD_CACHES, load
 from holdfast.scan.dir_handles import join
 from holdfast.shadowgit import ObjectKind, ObjectStore, Pack, TreeEntry, decode_commit, object_id, real_name
+from holdfast.shadowgit.objects import decode_tree
 from holdfast.shadowgit.refs import CONFIG, HEAD
 from holdfast.workspace.store_paths import read_owner
 from holdfast.workspace.stored.catalog import Row
@@ -36,6 +37,8 @@ _REF = re.compile(rb"[0-9a-f]{40}\n")
 _LOOKS = 8
 _CACHED_ENTRIES = 20_000
 """How many entries of folders are remembered."""
+_CACHED_BYTES = 1 << 20
+"""How much of the trees of one checkpoint is remembered."""
 _NUMBER = re.compile(rb"[0-9]+\n")
 
 
@@ -336,22 +339,25 @@ class _RecentTrees:
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
-        self._trees: dict[bytes, list[TreeEntry]] = {}
-        self._entries = 0
+        self._trees: dict[bytes, bytes] = {}
+        self._bytes = 0
         self.blob = objects.blob
 
     def tree(self, oid: bytes) -> list[TreeEntry]:
+        return list(decode_tree(self.tree_data(oid)))
+
+    def tree_data(self, oid: bytes) -> bytes:
         known = self._trees.get(oid)
         if known is None:
-            known = self._objects.tree(oid)
-            self._entries += len(known)
-            if self._entries <= _CACHED_ENTRIES:
+            known = self._objects.tree_data(oid)
+            self._bytes += len(known)
+            if self._bytes <= _CACHED_BYTES:
                 self._trees[oid] = known
         return known
 
     def forget(self) -> None:
         self._trees.clear()
-        self._entries = 0
+        self._bytes = 0
 
 
 def _digest(row: Row) -> bytes:

@@ -158,3 +158,16 @@ def test_a_shape_that_is_none_is_damaged(shape: Any) -> None:
 def test_a_state_that_says_it_is_too_large_is_refused() -> None:
     with pytest.raises(Refused, match="max_state_bytes"):
         join(SegmentGroup(b"", encode([10**12, 0, 0, b"a"])), fetch_from({}), max_bytes=1000)
+
+
+def test_all_names_are_counted_and_what_is_remembered_stays() -> None:
+    messages = conversation(40)
+    state = {"before": "b" * 2000, "messages": messages, "between": "c" * 2000, "more": conversation(20)[::-1]}
+    _, first, chunker = chunk(state)
+    assert chunker.names == chunker.parts.keys()
+    assert first is not None
+    names = {key: set(each.names) for key, each in first.inner.items()}
+    _, second, chunker = chunk({**state, "messages": conversation(44)}, first)
+    assert {key: each.names for key, each in first.inner.items()} == names
+    assert second is not None and second.inner["messages"].names > names["messages"]
+    assert chunker.names > {each for own in second.inner.values() for each in own.names}

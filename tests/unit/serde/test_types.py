@@ -291,3 +291,21 @@ def test_any_tree_comes_back_the_same(value: Any) -> None:
     encoded = SERDE.encode(value)
     assert same(SERDE.decode(encoded), value)
     assert from_json(to_json(encoded)) == encoded
+
+
+ZONES = [None, UTC, timezone(timedelta(0)), timezone(timedelta(0), "X"), timezone(timedelta(hours=2)), ZoneInfo("UTC")]
+PLAIN_OR_NOT = [{}, {"a": {"b": [1, "x", None]}}, {"t": (1,)}, {"k": {1: 2}}, {"n": 1 << 70}, {"\ud800": "\ud800"}]
+
+
+@pytest.mark.parametrize("zone", ZONES, ids=str)
+@pytest.mark.parametrize("extra", PLAIN_OR_NOT, ids=ascii)
+def test_lists_that_begin_with_a_time(zone: Any, extra: dict[str, Any]) -> None:
+    serde = Serde()
+    values = [datetime(2026, 3, 1, 12, 30, 0, 7, zone), "node", 3, ["tag"], extra]
+    assert serde.encode_parted(values) == serde.encode(values)
+    assert serde.decode(serde.encode_parted(values)) == values
+
+
+def test_lists_that_begin_with_a_time_are_refused_by_path() -> None:
+    with pytest.raises(Refused, match=r"metadata\[1\]\['a'\]"):
+        Serde().encode_parted([datetime(2026, 3, 1), {"a": object()}], "metadata")

@@ -20,7 +20,6 @@ from holdfast.errors import NotFound, Refused, Unavailable
 from holdfast.flow import store
 from holdfast.flow.store import (
     ANYTHING,
-    NAME_BYTES,
     Anything,
     Base,
     CheckpointRow,
@@ -290,10 +289,6 @@ class PostgresStore:
         return [_row(row) for row in self._run(f"{text} ORDER BY checkpoint_id DESC LIMIT %s", *values, limit)]
 
     def parts(self, family: int, names: Sequence[bytes], *, hint: Any = None, count: int = 0) -> list[PartRow]:
-        """If the caller lacks more than these parts, what they need comes with them: a whole state in one answer."""
-        if len(names) < count:
-            values = (list(names), family, self._key, family, self._key)
-            return cast("list[PartRow]", self._run(_PARTS_BELOW, *values))
         text = "SELECT name, refs, data FROM {schema}.parts WHERE family = %s AND name = ANY (%b) AND tenant = %s"
         return cast("list[PartRow]", self._run(text, family, list(names), self._key))
 
@@ -677,19 +672,6 @@ BEGIN
     RETURN true;
 END $$;
 """
-
-_PARTS_BELOW = f"""
-WITH RECURSIVE below (name) AS (
-    SELECT unnest(%b::bytea[])
-    UNION
-    SELECT substring(p.refs FROM at FOR {NAME_BYTES})
-    FROM below JOIN {{schema}}.parts p ON p.family = %s AND p.name = below.name AND p.tenant = %s,
-        generate_series(1, length(p.refs), {NAME_BYTES}) at
-)
-SELECT p.name, p.refs, p.data
-FROM below JOIN {{schema}}.parts p ON p.family = %s AND p.name = below.name AND p.tenant = %s
-"""
-"""Parts, and all that they need themselves."""
 
 _LOCK_FAMILIES = """
 SELECT {schema}.lock_family(%s, family, true) FROM (

@@ -201,8 +201,7 @@ class StateStore(Protocol):
         (`holdfast.flow.packs`).
 
         `hint` is that of a row that needs them. With a hint, parts may be left out: the caller asks for those again
-        without one. `count`: how many parts the caller lacks, with those that these need themselves; if that is more
-        than these, all of them are welcome.
+        without one. `count`: how many parts the caller lacks, with those that these need themselves; 0 if only these.
         """
 
     def groups(self, family: int, names: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -24,7 +24,7 @@ import servers
 from holdfast.errors import Conflict, Damaged, NotFound, Refused, Unavailable
 from holdfast.flow import MADE_OF_PARENTS, Place, States, StateStore, Write, open_states
 from holdfast.flow.postgres import PostgresStore
-from holdfast.flow.store import PartRow, is_still
+from holdfast.flow.store import is_still
 from holdfast.testing.flow_contract import OpenStore, StateStoreContract, Work, conversation, point
 
 pytestmark = pytest.mark.server
@@ -93,30 +93,6 @@ class TestBehindPgBouncer(StateStoreContract):
 
 def _with(url: str, option: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}{option}"
-
-
-def test_a_first_load_is_one_answer_for_all_parts(
-    postgres_url: str, schema: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many levels of names there are; a reader that lacks a few parts asks for those."""
-    asked: list[tuple[int, int]] = []
-
-    def parts(self: PostgresStore, family: int, names: Sequence[bytes], **options: Any) -> list[PartRow]:
-        found = read(self, family, names, **options)
-        asked.append((len(names), len(found)))
-        return found
-
-    read = PostgresStore.parts
-    monkeypatch.setattr(PostgresStore, "parts", parts)
-    with open_states(postgres_url, schema=schema) as writer, open_states(postgres_url, schema=schema) as reader:
-        for steps in (400, 401):
-            state = {"messages": conversation(steps)}
-            writer.save(point(f"c{steps}", state))
-            found = reader.load("s")
-            assert found is not None and found.state == state
-        [(names, first), *later] = asked
-        assert names < 40 < 200 < first
-        assert sum(found for _, found in later) < 40
 
 
 def test_it_is_opened_by_its_url(postgres_url: str, schema: str) -> None:

@@ -82,6 +82,18 @@ def test_a_save_of_nothing_new_loads_neither_openssl_nor_dataclasses(holdfast, p
     assert ran.stdout == "[]\n"
 
 
+def test_a_save_of_a_few_files_does_not_load_openssl(holdfast, project):
+    holdfast("save")
+    for number in range(10):
+        (project / f"{number}.txt").write_text(f"{number} word\n" * 300)
+    code = (
+        "import sys; from holdfast import Workspace; assert Workspace('.').save().is_new;"
+        "print(sorted({'dataclasses', 'hashlib', '_hashlib', 'inspect'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
 def test_a_look_at_a_flow_location_loads_no_event_loop(tmp_path):
     url = f"sqlite:///{tmp_path}/state.db"
     open_states(url).close()

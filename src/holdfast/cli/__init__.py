@@ -23,7 +23,7 @@ From the outside in:
     start, main      where the program begins; errors into exit codes (`exit_codes`)
     through_helper, served, caller    a command that the helper runs: the client, the helper, for whom it runs
     fast_log, status_output    `log` and `status`, answered without click
-    fast_restore     words of `restore` that are understood without click
+    fast_save, fast_restore    words of `save` and `restore` that are understood without click
     turns, words     how `log` shows turns; which words are checkpoints and which are paths
     group, command   the click group and the click command; `context` is what every command is given
     location_command    the click command of `log`, `show`, `diff` and others, which work on any `holdfast.location`

@@ -37,7 +37,7 @@ class _Bare:
         self._whole = whole
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("renameat2", "syncfs", "inotify_init1"):
+        if name in ("renameat2", "syncfs", "inotify_init1", "mallopt", "malloc_trim"):
             raise AttributeError(name)
         return getattr(self._whole, name)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.workspace import Workspace
+from waiting import wait_for
 
 from .sessions import Session, environment, open_workspace, play
 
@@ -39,6 +40,10 @@ class Pages:
 
     def get(self, page: str, /, **query: Any) -> Any:
         return self.client.get(f"/w/{self.key}/{page}", params=query)
+
+    def when_done(self, page: str, **query: Any) -> str:
+        """A page when its work has ended."""
+        return wait_for(lambda: "" if "data-poll" in (text := self.get(page, **query).text) else text)
 
     def post(self, page: str, fields: dict[str, Any] | None = None, /, **options: Any) -> Any:
         data = {"csrf": self.site.keys.csrf} | (fields or {})

@@ -17,10 +17,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from holdfast.errors import NotFound
-from holdfast.flow import Checkpoint, CheckpointMetadata, open_states
+from holdfast.flow import Checkpoint, CheckpointMetadata, Place, Write, open_states
+from holdfast.flow.location import FlowLocation
 from holdfast.indexing.ledger.sqlite import SQLiteLedger
+from holdfast.web import locations
 from holdfast.web.app import make_app
 from holdfast.web.charts import Series, draw
+from holdfast.web.jobs import Job
+from holdfast.web.locations import LARGE_BYTES
 from holdfast.web.places import NamedLocations
 from holdfast.web.rendering import Templates
 from holdfast.web.security import ServerKeys
@@ -52,6 +56,10 @@ class Client:
         headers = {"origin": f"http://127.0.0.1:{PORT}"}
         data = {"csrf": self.keys.csrf, **fields}
         return self.client.post(f"/l/{key or self.places.named[0].key}{action}", data=data, headers=headers)
+
+    def when_shown(self, page: str, **query: Any) -> str:
+        """A page when its work has ended."""
+        return wait_for(lambda: "" if "data-poll" in (text := self.get(page, **query).text) else text)
 
     def when_done(self, page: str) -> Any:
         """What a page says in JSON when its job has ended."""
@@ -179,6 +187,49 @@ class TestFlow:
         assert "500099" in part
         assert "499,900 more" in part
 
+    def test_large_states_are_decoded_elsewhere(
+        self, url: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The server stays small: it never has such a state as a value."""
+        wanted = printed(environ, "show", url, "--session", "large", "big")
+        with open_states(url) as states:
+            told = CheckpointMetadata("big2", "large", timestamp=NOON, node_name="n", step=2, parent_id="big")
+            states.save(Checkpoint(told, {"rows": [0, "new", *range(2, 1_000_000)]}))
+        difference = printed(environ, "diff", url, "--session", "large", "big", "big2")
+        client = Client([url], environ)
+        decoded = []
+        for name in ("get", "diff"):
+            monkeypatch.setattr(FlowLocation, name, lambda *words: decoded.append(words))
+        page = client.get("/checkpoint", session="large", ref="big").text
+        assert "[1,000,000]" in page
+        assert f'<time datetime="{NOON.isoformat()}' in page
+        assert "999899" in client.get("/state", session="large", ref="big", at="0", start=999_800).text
+        assert client.get("/state", session="large", ref="big", at="7").status_code == 404
+        assert client.get("/state.json", session="large", ref="big", at="7").status_code == 404
+        assert "new" in client.get("/compare", session="large", a="big", b="big2").text
+        assert client.get("/checkpoint.json", session="large", ref="big").json() == wanted
+        rows = client.get("/state.json", session="large", ref="big", at="0").json()
+        assert rows == {"value": list(range(1_000_000))}
+        assert client.get("/compare.json", session="large", a="big", b="big2").json() == difference
+        assert not decoded
+
+    def test_what_is_large(self, url: str) -> None:
+        """Of states their size as it is stored, and everything else that `get` decodes."""
+        location = FlowLocation(url, {"session": "talk"})
+        assert 0 < location.encoded_bytes("c5") < 1_000
+        assert location.compared_bytes("c4", "c5") == location.encoded_bytes("c4") + location.encoded_bytes("c5")
+        assert location.compared_bytes(None, None) == location.compared_bytes("c4", "c5")
+        assert FlowLocation(url, {"session": "large"}).encoded_bytes(None) > LARGE_BYTES
+        with open_states(url) as states:
+            before = location.encoded_bytes("c5")
+            states.put_writes(Place("talk", "", "c5"), [Write("task", 0, "channel", "x" * 200_000)])
+            assert location.encoded_bytes("c5") > before + 200_000
+            told = CheckpointMetadata("c6", "talk", timestamp=NOON, node_name="n", step=6, extra={"x": "y" * 200_000})
+            states.save(Checkpoint(told, {}))
+        assert location.encoded_bytes("c6") > 200_000
+        with pytest.raises(NotFound):
+            location.encoded_bytes("nope")
+
     def test_diff_between_steps(self, url: str, environ: dict[str, str]) -> None:
         client = Client([url], environ)
         assert "m4" in client.get("/compare", session="talk", a="c4", b="c5").text
@@ -248,13 +299,41 @@ class TestTraining:
 
     def test_tensors_are_compared(self, runs: list[str], environ: dict[str, str]) -> None:
         client = Client(runs, environ)
-        page = client.get("/compare", a="1", b="8").text
+        page = client.when_shown("/compare", a="1", b="8")
         assert "w" in page
         assert client.get("/compare.json", a="1", b="8").json() == printed(environ, "diff", runs[0], "1", "8")
         assert client.get("/compare", a="1", b="77").status_code == 404
         assert "1 tensor the same" in page
         assert "tensors" in client.get("/checkpoint", ref="best").text
         assert client.get("/usage").status_code == 200
+
+    def test_tensors_are_compared_once(
+        self, runs: list[str], environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client, asked, ask = Client(runs, environ), [], NamedLocations.ask
+        go_on = threading.Event()
+
+        def counted(self: NamedLocations, *words: Any, **more: Any) -> Any:
+            asked.append(words)
+            assert go_on.wait(120)
+            return ask(self, *words, **more)
+
+        monkeypatch.setattr(NamedLocations, "ask", counted)
+        monkeypatch.setattr(locations, "WAIT_S", 0.01)
+        assert "Reading all tensors" in client.get("/compare", a="1", b="8").text
+        assert "Reading all tensors" in client.get("/compare", a="1", b="8", fragment=1).text
+        go_on.set()
+        page = client.when_shown("/compare", a="1", b="8")
+        assert "1 tensor the same" in page
+        assert client.get("/compare", a="1", b="8", fragment=1).text in page
+        assert len(asked) == 1
+        import torch
+
+        from holdfast.training import save_checkpoint
+
+        save_checkpoint(Path(runs[0]), 9, {"w": torch.ones(3)}, rng=False)
+        client.when_shown("/compare", a="1", b="8")
+        assert len(asked) == 2  # there is a newer one: perhaps `latest` was meant
 
 
 def test_the_server_imports_no_framework(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -276,7 +355,7 @@ from web.test_locations import Client
 client = Client(["run"], dict(os.environ))
 for page in ("", "/compare?a=1&b=2", "/checkpoint", "/usage"):
     assert client.get(page).status_code == 200, page
-assert "greatest change" in client.get("/compare?a=1&b=2").text
+assert "greatest change" in client.when_shown("/compare?a=1&b=2")
 print({"torch", "numpy", "jax"} & {*sys.modules})
 """
     tests = Path(__file__).parents[1]
@@ -473,8 +552,8 @@ class TestVerify:
         place, jobs = client.places.named[0], client.site.jobs
         go_on, told = threading.Event(), threading.Event()
 
-        def work(progress: Any) -> None:
-            progress("reading", 25, 100)
+        def work(job: Job) -> None:
+            job.tell("reading", 25, 100)
             told.set()
             go_on.wait(60)
             raise NotFound("it is <gone>", hint="Look elsewhere.")

@@ -21,8 +21,8 @@ from holdfast.web.answers import Query
 from holdfast.web.app import PAGES
 from holdfast.web.conversation import Message, with_rest
 from holdfast.web.graph import GraphRow, Lane, draw
+from holdfast.web.places import NamedLocations
 from holdfast.workspace import Workspace
-from holdfast.workspace.location import WorkspaceLocation
 from waiting import wait_for
 
 from .conftest import Pages, make_pages
@@ -274,15 +274,49 @@ class TestLooking:
         assert "before the agent" in pages.get("history", path="src/cart.py").text
 
     def test_search(self, pages: Pages, workspace: Workspace, environ: dict[str, str]) -> None:
-        text = pages.get("search", q="weight_kg < 2").text
+        text = pages.when_done("search", q="weight_kg < 2")
         assert "removed in" in text
         document = pages.get("search.json", q="weight_kg < 2").json()
         assert document["items"] == printed(workspace, environ, "search", "weight_kg < 2")["items"]
-        talk = pages.get("search", q="I will look at").text
+        talk = pages.when_done("search", q="I will look at")
         assert ">Conversation</a>" in talk
         assert "removed in" not in talk
-        assert pages.get("search", q="(", regex=1).status_code == 400
+        assert wait_for(lambda: "is not a valid regular expression" in pages.get("search", q="(", regex=1).text)
+        assert pages.get("search.json", q="(", regex=1).status_code == 400
         assert "Search all contents" in pages.get("search").text
+
+    def test_search_shows_what_it_found_so_far(
+        self, pages: Pages, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        go_on, ask = threading.Event(), NamedLocations.ask_folder
+
+        def slow(self: NamedLocations, what: str, key: str, tell: Any = None, **options: Any) -> Any:
+            def told(name: str, value: Any) -> None:
+                tell(name, value)
+                if name == "found":
+                    tell("progress", ["searching", 2, 5])
+                    assert go_on.wait(120)
+
+            return ask(self, what, key, told, **options)
+
+        monkeypatch.setattr(NamedLocations, "ask_folder", slow)
+        found = wait_for(lambda: text if "so far" in (text := pages.get("search", q="weight_kg < 2").text) else "")
+        assert "Searching: 2 of 5 checkpoints, 1 match so far" in found
+        assert ">src/cart.py</a>" in found
+        assert "removed in" not in found
+        assert "fragment=1" in re.findall('data-poll="([^"]*)"', found)[0]
+        assert "Searching" in pages.get("search", q="weight_kg < 2", fragment=1).text
+        other = pages.get("search.json", q="weight_kg < 2", path="docs").json  # waits for no other search
+        go_on.set()
+        assert other()["items"] == []
+        assert "removed in" in pages.when_done("search", q="weight_kg < 2")
+
+    def test_a_search_that_nobody_waits_for_ends(self, pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(looking, "_ABANDONED_S", -1)
+        answer = wait_for(lambda: found if "data-poll" not in (found := pages.get("search", q="total")).text else None)
+        assert answer.status_code == 503
+        monkeypatch.undo()
+        assert "src/cart.py" in pages.when_done("search", q="total")
 
     def test_coverage_and_usage(self, pages: Pages, workspace: Workspace, environ: dict[str, str]) -> None:
         assert "It contains everything" in pages.get("coverage").text
@@ -290,7 +324,7 @@ class TestLooking:
         (workspace.path / "node_modules" / "x.js").write_text("x")
         workspace.save("with dependencies")
         assert "dependencies or build output" in pages.get("coverage").text
-        assert "<svg" in pages.get("usage").text
+        assert "<svg" in pages.when_done("usage")
         wanted = printed(workspace, environ, "usage")
         assert pages.get("usage.json").json()["paths"][: len(wanted["paths"])] == wanted["paths"]
 
@@ -298,21 +332,21 @@ class TestLooking:
         """A purge frees space, and the checkpoints stay."""
         (workspace.path / "large.bin").write_bytes(os.urandom(100_000))
         workspace.save("large")
-        assert "large.bin" in wait_for(lambda: text if "Measuring" not in (text := pages.get("usage").text) else "")
+        assert "large.bin" in pages.when_done("usage")
         workspace.purge("large.bin")
-        assert "large.bin" not in wait_for(lambda: text if "Measuring" not in (text := pages.get("usage").text) else "")
+        assert "large.bin" not in pages.when_done("usage")
 
     def test_usage_that_takes_long(self, pages: Pages, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
         go_on, asked = threading.Event(), []
-        measure = WorkspaceLocation.usage
+        ask = NamedLocations.ask_folder
 
-        def slow(self: WorkspaceLocation, limit: int | None) -> Any:
+        def slow(self: NamedLocations, *words: Any, **options: Any) -> Any:
             asked.append(1)
             assert go_on.wait(120)
-            return measure(self, limit)
+            return ask(self, *words, **options)
 
-        monkeypatch.setattr(WorkspaceLocation, "usage", slow)
-        monkeypatch.setattr(looking, "_USAGE_WAIT_S", 0.01)
+        monkeypatch.setattr(NamedLocations, "ask_folder", slow)
+        monkeypatch.setattr(looking, "WAIT_S", 0.01)
         for _ in range(2):
             text = pages.get("usage").text
             assert "Measuring" in text
@@ -413,8 +447,9 @@ class TestLargeContent:
         for page in (f"turn/{saved.id}", "timeline", "files", "usage", "coverage", "search?q=x"):
             answer = pages.client.get(f"/w/{pages.key}/{page}")
             assert answer.status_code == 200
-            assert len(answer.text) < 60_000
-            assert r"\n\n\n" in answer.text or page in ("coverage", "search?q=x")
+            text = pages.when_done(page)
+            assert len(text) < 60_000
+            assert r"\n\n\n" in text or page in ("coverage", "search?q=x")
             assert "\n\n\n\n" not in answer.text
         for page in ("files", "history", "blame", "compare"):
             assert pages.get(page, path=name).status_code == 200
@@ -425,17 +460,17 @@ class TestLargeContent:
         self, pages: Pages, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         begun, go_on = threading.Event(), threading.Event()
-        search = workspace.search
+        blame = workspace.blame
 
         def slow(*words: Any, **options: Any) -> Any:
             begun.set()
             assert go_on.wait(120)
-            return search(*words, **options)
+            return blame(*words, **options)
 
-        monkeypatch.setattr(workspace, "search", slow)
+        monkeypatch.setattr(workspace, "blame", slow)
         answers: list[int] = []
         with pages.client:  # one event loop for all
-            asking = threading.Thread(target=lambda: answers.append(pages.get("search", q="x").status_code))
+            asking = threading.Thread(target=lambda: answers.append(pages.get("blame", path="src/cart.py").status_code))
             asking.start()
             assert begun.wait(120)
             assert pages.get("timeline").status_code == 200

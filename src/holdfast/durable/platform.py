@@ -12,6 +12,7 @@
 | the helper of hooks, which needs `SO_PEERCRED` and `/proc` | yes | no: hooks do the work themselves | as on macOS |
 | a lock that a dead owner frees | `flock` | `flock` | Windows: `msvcrt.locking` |
 | hints about changed folders | `inotify` | none: every save looks at all files | as on macOS |
+| memory that a long-lived process gives back | `mallopt`, `malloc_trim` | the C library decides | as on macOS |
 
 Linux is tested; the column of macOS is written from its documentation and was never run. `tests/portable.py` takes
 every Linux-only call away, so that the last column is tested, too.
@@ -260,6 +261,31 @@ else:
 
     def remove_xattr(fd: int, name: str) -> None:
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+
+# ---- Memory ----
+
+_M_TRIM_THRESHOLD, _M_ARENA_MAX = -1, -8  # of glibc's <malloc.h>
+
+
+def keep_heap_small() -> None:
+    """Have memory that is freed go back to the system, for a process that goes on for long and has many threads.
+
+    Left alone, glibc keeps a heap for each thread, and no longer gives back blocks as large as one that was freed.
+    """
+    function = getattr(_libc(), "mallopt", None)
+    if function is not None and sys.platform == "linux":
+        function(_M_ARENA_MAX, 2)
+        function(_M_TRIM_THRESHOLD, 128 << 10)  # its default; once it is set, no limit grows any more
+
+
+def give_memory_back() -> None:
+    """Give free pages in the middle of the heap back, too."""
+    function = getattr(_libc(), "malloc_trim", None)
+    if function is not None and sys.platform == "linux":
+        import ctypes
+
+        function(ctypes.c_size_t(0))
 
 
 # ---- The C library ----

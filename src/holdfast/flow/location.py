@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
@@ -288,6 +288,24 @@ class FlowLocation:
             ]
             return Details(told.checkpoint_id, fields, document, state=state)
 
+    def encoded_bytes(self, ref: str | None) -> int:
+        """How many bytes `get` decodes: of the state, its metadata and its writes. Reads no part of the state.
+
+        What is damaged counts as nothing: `get` says what is wrong with it.
+        """
+        with self._one_session() as (states, session):
+            at = find(states, session, self._namespace, ref)
+            writes = states.store.writes([at])[at]
+            with suppress(Damaged):
+                return _encoded_bytes(states, at) + sum(len(states.codec.open_write_bytes(at, each)) for each in writes)
+            return 0
+
+    def compared_bytes(self, a: str | None, b: str | None) -> int:
+        """The same of `diff`."""
+        with self._one_session() as (states, session), suppress(Damaged):
+            return sum(_encoded_bytes(states, each) for each in self._ends(states, session, a, b))
+        return 0
+
     def find(self, ref: str) -> Item:
         with self._one_session() as (states, session):
             return self._found(states, session, ref)
@@ -302,8 +320,7 @@ class FlowLocation:
     def diff(self, a: str | None, b: str | None) -> Comparison:
         """Without B, A and the newest; without both, the last two."""
         with self._one_session() as (states, session):
-            after = find(states, session, self._namespace, b)
-            before = find(states, session, self._namespace, a) if a else _before(states, after)
+            before, after = self._ends(states, session, a, b)
             if before.namespace != after.namespace:
                 spaces = f"{before.namespace!r} and {after.namespace!r}"
                 raise Refused(f"they are in two namespaces, {spaces}", remedy=Remedy("name_namespace"))
@@ -317,6 +334,10 @@ class FlowLocation:
             notes = [] if found else [("No differences.", ())]
             document = {**ends, "changes": [_change(each) for each in changes]}
             return Comparison(document, changes=changes, notes=notes, title=title)
+
+    def _ends(self, states: States, session: str, a: str | None, b: str | None) -> tuple[Place, Place]:
+        after = find(states, session, self._namespace, b)
+        return (find(states, session, self._namespace, a) if a else _before(states, after)), after
 
     def fork(self, ref: str | None, into: str) -> CheckpointMetadata:
         """Create a session that begins with a checkpoint. Conflict if there is one of that name."""
@@ -650,6 +671,14 @@ def _size(states: States, row: CheckpointRow) -> int | None:
         return state_bytes(states.codec.open_row(row)[1])
     except Damaged:
         return None
+
+
+def _encoded_bytes(states: States, place: Place) -> int:
+    """The size of a state and its metadata as they are encoded; Damaged if that cannot be read."""
+    if (row := states.store.find(*place)) is None:
+        return 0  # deleted just now
+    meta, segments = states.codec.open_row(row)
+    return len(meta) + state_bytes(segments)
 
 
 def _fork(states: States, source: str, session: SessionRow) -> StateFork | None:

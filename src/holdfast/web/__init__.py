@@ -15,8 +15,10 @@
     take_back        plans, and carrying them out: take back, restore, undo, redo
     looking          compare, files, blame, search, coverage, usage
     locations, charts    flow stores, training runs, indexes; their metrics as plots
+    states           of a state of a flow store, only what is shown
     work, jobs       verify and plan, which go on in the background
-    location_process  what needs the models of an index or a framework, in a process of its own
+    location_process  what needs the models of an index, a framework or much memory, in a process of its own
+    folder_work      the part of it that searches and measures workspaces
     steps            a session of a flow store as a line with its forks
     report           a session as one file, with secrets redacted
     live             server-sent events for what is new

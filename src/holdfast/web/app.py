@@ -20,7 +20,7 @@ from holdfast.web.answers import Answer, Query, error_response, form_of, respond
 from holdfast.web.security import RequestGuard
 from holdfast.web.site import Site
 
-PAGES: dict[str, Callable[[Request], Answer]] = {
+PAGES: dict[str, Callable[[Request], Answer | Response]] = {
     "/home": home.show,
     "/w/{key}/timeline": timeline.show,
     "/w/{key}/turn/{ref}": turn.show,
@@ -74,9 +74,10 @@ def make_app(site: Site, port: int) -> RequestGuard:
     return RequestGuard(app, site.keys, port, read_only=site.read_only)
 
 
-def _page(show: Callable[[Request], Answer]) -> Callable[[Request], Response]:
+def _page(show: Callable[[Request], Answer | Response]) -> Callable[[Request], Response]:
     def endpoint(request: Request) -> Response:  # not async: Starlette runs it in a thread
-        return respond(request, show(request))
+        answer = show(request)
+        return respond(request, answer) if isinstance(answer, Answer) else answer
 
     return endpoint
 

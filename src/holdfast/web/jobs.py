@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.model import Progress
 
-Work = Callable[[Progress], Any]
+WAIT_S = 1.0
+"""How long a page waits for work before it is shown without."""
+KEPT = 30
+"""So many jobs that have ended are kept, with their results."""
 
 
 class Job:
@@ -23,8 +26,11 @@ class Job:
         self.began = datetime.now(UTC)
         self.ended: datetime | None = None
         self.stage, self.done, self.total = "", 0, 0
+        self.found: list[Any] = []
+        """What is found while it goes on."""
         self.result: Any = None
         self.error: HoldfastError | None = None
+        self._seen = time.monotonic()
 
     @property
     def is_running(self) -> bool:
@@ -39,16 +45,26 @@ class Job:
         """Whether it ended without a result."""
         return not self.is_running and self.result is None
 
+    @property
+    def unseen_s(self) -> float:
+        """For how long nobody has asked how far it is."""
+        return time.monotonic() - self._seen
+
+    def see(self) -> None:
+        """Note that somebody waits for it."""
+        self._seen = time.monotonic()
+
     def wait(self, seconds: float) -> None:
         """Wait for its end, but no longer than this."""
         self._end.wait(seconds)
 
     def run(self, work: Work) -> None:
         try:
-            self.result = work(self.tell)
+            self.result = work(self)
         except HoldfastError as error:
             self.error = error
         finally:  # any other error is printed by `threading`
+            self.found = []
             self.ended = datetime.now(UTC)
             self._end.set()
 
@@ -68,8 +84,11 @@ class Job:
         }
 
 
+Work = Callable[[Job], Any]
+
+
 class Jobs:
-    """The last job of each kind; at most one of a kind runs at a time."""
+    """The last job of each kind; at most one of a kind runs at a time. Of those that have ended, the last `KEPT`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -84,7 +103,12 @@ class Jobs:
         with self._lock:
             known = self._jobs.get(kind)
             if known is not None and (known.is_running or (about and known.about == about and not known.has_failed)):
+                known.see()
                 return known
+            self._jobs.pop(kind, None)  # the new one is the last
             job = self._jobs[kind] = Job(about)
+            ended = [each for each, one in self._jobs.items() if not one.is_running]
+            for each in ended[: max(len(ended) - KEPT, 0)]:
+                del self._jobs[each]
         threading.Thread(target=job.run, args=(work,), name="holdfast-" + kind[0], daemon=True).start()
         return job

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
-from holdfast.errors import HoldfastError, NotFound, Refused
+from holdfast.errors import HoldfastError, Refused, Unavailable
 from holdfast.location import Column, Comparison, Table
+from holdfast.web import location_process, states
 from holdfast.web.answers import Answer, Query, go, json_response, query_of, site_of, wants_json
 from holdfast.web.charts import Chart, Series, draw
+from holdfast.web.jobs import WAIT_S, Job
 from holdfast.web.places import NamedLocation
 from holdfast.web.rendering import address, filled_columns
 from holdfast.web.steps import FORKS_LOOKED_AT, step_rows
@@ -29,20 +30,10 @@ _HITS = 20
 _DOCUMENTS = 200
 _STILL_S = 600.0  # without progress for longer, a run most likely was killed
 _PLOTTED_MAX = 2_000
-_CHILDREN_MAX = 100
-_TEXT_MAX_CHARS = 2_000
-_CHANGES_MAX = 500
+LARGE_BYTES = 128 << 10
+"""Of states as they are encoded. What is larger is decoded in another process: a list of small numbers takes 40 times
+as much memory meanwhile."""
 _OPTIONS = ("session", "tenant", "namespace")
-
-
-class StateNode(NamedTuple):
-    """A value of a state, closed: its children are asked for when it is opened."""
-
-    name: str
-    at: str
-    """Its place: the numbers of the children on the way to it."""
-    text: str
-    children: int
 
 
 def show(request: Request) -> Answer:
@@ -75,72 +66,130 @@ def show(request: Request) -> Answer:
     return Answer("session.html" if is_session else "location.html", values, lambda: document)
 
 
-def checkpoint(request: Request) -> Answer:
+def checkpoint(request: Request) -> Answer | Response:
     """One checkpoint in full."""
     query = query_of(request)
+    ref = query.get("ref") or None
     with opened(request, query) as (place, location):
-        details = location.get(query.get("ref") or None)
+        is_large = _measured(location, "encoded_bytes", ref) > LARGE_BYTES
+        if is_large and wants_json(request):
+            return _streamed(request, "checkpoint", query, ref=ref)
         newest = () if wants_json(request) else location.list(1).items
+        details = None if is_large else location.get(ref)
+    if details is not None:
+        found = states.summarize(details)
+    else:
+        found = states.details_of(_asked(request, "checkpoint", query, ref=ref))
     values = {
         "place": place,
-        "details": details,
-        "is_newest": any(each.id == details.id for each in newest),
-        "fields": [each for each in details.fields if each.value not in (None, "", (), [], {})],
+        "details": found,
+        "is_newest": any(each.id == found.id for each in newest),
+        "fields": found.fields,
         "options": options_of(query),
-        "nodes": list(children(details.state, "", 0)) if details.state is not None else [],
-        "more": max(_length(details.state) - _CHILDREN_MAX, 0),
+        "tree": found.state,
         "at": "",
         "ref": query.get("ref"),
         "start": 0,
     }
-    return Answer("location_checkpoint.html", values, lambda: {"checkpoint": details.document})
+    return Answer("location_checkpoint.html", values, lambda: {"checkpoint": details.document if details else None})
 
 
-def state(request: Request) -> Answer:
+def state(request: Request) -> Answer | Response:
     """Some children of a value of a state: a tree opens piece by piece."""
     query = query_of(request)
+    ref, at = query.get("ref") or None, query.get("at")
     start = query.count("start", 0, 1 << 40) if query.get("start") else 0
+    value = None
     with opened(request, query) as (place, location):
-        value = _at(location.get(query.get("ref") or None).state, query.get("at"))
-    values = {
-        "place": place,
-        "nodes": list(children(value, query.get("at"), start)),
-        "more": max(_length(value) - start - _CHILDREN_MAX, 0),
-        "options": options_of(query),
-        "ref": query.get("ref"),
-        "at": query.get("at"),
-        "start": start,
-    }
+        is_large = _measured(location, "encoded_bytes", ref) > LARGE_BYTES
+        if not is_large:
+            value = states.value_at(location.get(ref).state, at)
+    if is_large and wants_json(request):
+        return _streamed(request, "state", query, ref=ref, at=at)
+    if is_large:
+        tree = states.view_of(_asked(request, "state", query, ref=ref, at=at, start=start))
+    else:
+        tree = states.view(value, at, start)
+    values = {"place": place, "tree": tree, "options": options_of(query), "ref": ref or "", "at": at, "start": start}
     return Answer("location_state.html", values, lambda: {"value": value})
 
 
-def compare(request: Request) -> Answer:
+def compare(request: Request) -> Answer | Response:
     """What differs between two checkpoints."""
     query = query_of(request)
-    place = site_of(request).places.find(request.path_params["key"])
     a, b = query.get("a") or None, query.get("b") or None
-    if place.kind.name == "training":
-        found = _tensors_compared(site_of(request).places.ask("compare", place, a=a, b=b))
-    else:
-        with opened(request, query) as (place, location):
+    job, table, found = None, None, Comparison({})
+    with opened(request, query) as (place, location):
+        is_large = _measured(location, "compared_bytes", a, b) > LARGE_BYTES
+        if place.kind.name == "training":
+            job = _tensors_compared(request, place, location, a, b)
+        elif not is_large:
             found = location.diff(a, b)
-    changes = [(each.path, each.kind, short_text(each.before), short_text(each.after)) for each in found.changes]
+    if is_large and wants_json(request):
+        return _streamed(request, "compare", query, a=a, b=b)
+    shown = None
+    if job is not None:
+        job.wait(location_process.TIMEOUT_S if wants_json(request) else WAIT_S)
+        if job.error is not None:
+            raise job.error
+        if job.result is not None:
+            found = _comparison(job.result)
+        elif wants_json(request):
+            raise Unavailable("the comparison failed", hint="Try it on the command line.")
+    if is_large:
+        shown = states.changes_of(_asked(request, "compare", query, a=a, b=b))
+    elif job is None or job.result is not None:
+        shown = states.summarize_changes(found)
+        table = found.table
     values = {
         "place": place,
-        "found": found,
-        "changes": changes[:_CHANGES_MAX],
-        "more": max(len(changes) - _CHANGES_MAX, 0),
+        "job": job,
+        "found": shown,
+        "compared": table,
         "options": options_of(query),
         "a": query.get("a"),
         "b": query.get("b"),
+        "here_again": address("l", place.key, "compare", fragment="1", a=a, b=b),
     }
-    return Answer("location_compare.html", values, lambda: found.document)
+    template = "location_compare_fragment.html" if query.get("fragment") else "location_compare.html"
+    return Answer(template, values, lambda: found.document)
 
 
-def _tensors_compared(told: dict[str, Any]) -> Comparison:
+def _tensors_compared(request: Request, place: NamedLocation, location: Location, a: str | None, b: str | None) -> Job:
+    """Compare all tensors of two checkpoints, in another process, once: the result is kept until one is saved anew."""
+    about = [item.document for item in (*location.list(2).items, *(location.find(each) for each in (a, b) if each))]
+    places = site_of(request).places
+
+    def work(_: Job) -> Any:
+        return places.ask("compare_tensors", place, a=a, b=b)
+
+    return site_of(request).jobs.start("compare", place.key, a or "", b or "", work=work, about=repr(about))
+
+
+def _comparison(told: dict[str, Any]) -> Comparison:
     columns, rows = told["table"]
     table = Table([Column(*each) for each in columns], [tuple(row) for row in rows])
     return Comparison(told["document"], table=table, notes=told["notes"], title=told["title"])
+
+
+def _measured(location: Location, measure: str, *refs: str | None) -> int:
+    """How many bytes of a flow store are decoded. Nothing else is loaded as a whole."""
+    found: int = getattr(location, measure)(*refs) if hasattr(location, measure) else 0
+    return found
+
+
+def _asked(request: Request, what: str, query: Query, **more: Any) -> Any:
+    places = site_of(request).places
+    place = places.find(request.path_params["key"])
+    options = places.options(place, options_of(query))
+    return places.ask(what, place, options=options, as_json=False, **more)
+
+
+def _streamed(request: Request, what: str, query: Query, **more: Any) -> Response:
+    places = site_of(request).places
+    place = places.find(request.path_params["key"])
+    pieces = places.stream(what, place, options=places.options(place, options_of(query)), **more)
+    return StreamingResponse(pieces, media_type="application/json")
 
 
 def usage(request: Request) -> Answer:
@@ -324,46 +373,3 @@ def _number(text: str) -> float | None:
     except ValueError:
         raise Refused(f"{text!r} is not a step", hint="Leave it out.") from None
     return found if math.isfinite(found) else None
-
-
-# states
-
-
-def children(value: Any, at: str, start: int) -> Iterator[StateNode]:
-    """Some children of a value, each closed."""
-    if isinstance(value, dict):
-        pairs: Iterator[tuple[Any, Any]] = iter(value.items())
-    elif isinstance(value, list | tuple):
-        pairs = iter(enumerate(value))
-    else:
-        yield StateNode("", at, short_text(value), 0)
-        return
-    for number, (name, each) in enumerate(islice(pairs, start, start + _CHILDREN_MAX), start):
-        yield StateNode(str(name), f"{at}.{number}" if at else str(number), short_text(each), _length(each))
-
-
-def short_text(value: Any) -> str:
-    """A value in one line: its content, or how much there is of it."""
-    if isinstance(value, dict):
-        return f"{{{len(value):,}}}"
-    if isinstance(value, list | tuple):
-        return f"[{len(value):,}]"
-    text = repr(value) if not isinstance(value, str) else value
-    return text if len(text) <= _TEXT_MAX_CHARS else f"{text[:_TEXT_MAX_CHARS]} … {len(text):,} characters"
-
-
-def _length(value: Any) -> int:
-    return len(value) if isinstance(value, dict | list | tuple) else 0
-
-
-def _at(value: Any, at: str) -> Any:
-    """The value at a place. NotFound if the state has no such place."""
-    for step in at.split(".") if at else []:
-        found: Sequence[Any] = ()
-        if step.isascii() and step.isdecimal() and len(step) < 12:
-            inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-            found = list(islice(inner, int(step), int(step) + 1))
-        if not found:
-            raise NotFound("the state has no such place", hint="Load the page again.")
-        value = found[0]
-    return value

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.errors import NotFound, Refused, Unavailable
-from holdfast.location import UsageReport
-from holdfast.model import BlamedLine, Checkpoint, Reason, documents
+from holdfast.location import Field
+from holdfast.model import BlamedLine, Checkpoint, Match, Reason, documents
 from holdfast.validation import check_path
 from holdfast.web.answers import Answer, query_of, site_of, wants_json
 from holdfast.web.diff_view import NOW, image_type, view_changes
+from holdfast.web.jobs import WAIT_S, Job
 from holdfast.web.live import newest_id
+from holdfast.web.location_process import Tell
+from holdfast.web.rendering import address
 from holdfast.web.syntax import colour_lines
 from holdfast.web.take_back import banner
 from holdfast.workspace import Workspace
@@ -31,7 +37,7 @@ _BLAME_MAX_LINES = 3_000
 _SEARCH_MAX = 200
 _HISTORY_MAX = 200
 _USAGE_SHOWN = 30
-_USAGE_WAIT_S = 1.0
+_ABANDONED_S = 30.0  # a page that is seen asks once a second
 _IMAGE_MAX_BYTES = 20 << 20
 _WHY = {
     Reason.EXCLUDED: "excluded by your rules",
@@ -220,35 +226,62 @@ def _blocks(lines: Any, coloured: list[Any]) -> list[BlameBlock]:
 
 
 def search(request: Request) -> Answer:
-    """All contents of all checkpoints: from which one to which a text was there."""
-    place, workspace = site_of(request).places.workspace(request.path_params["key"])
-    query = query_of(request)
-    text, path = query.get("q"), query.get("path")
-    found = []
-    if text:
-        found = workspace.search(
-            text,
-            regex=bool(query.get("regex")),
-            ignore_case=bool(query.get("ignore_case")),
-            paths=[path] if path else None,
-            limit=_SEARCH_MAX + 1,
-        )
-    values = {
-        "place": place,
-        "q": text,
-        "only": path,
+    """All contents of all checkpoints: from which one to which a text was there. The page shows what is found while it
+    goes on."""
+    site, query = site_of(request), query_of(request)
+    place, workspace = site.places.workspace(request.path_params["key"])
+    asked = {
+        "text": query.get("q"),
+        "path": query.get("path"),
         "regex": bool(query.get("regex")),
         "ignore_case": bool(query.get("ignore_case")),
-        "matches": found[:_SEARCH_MAX],
-        "is_more": len(found) > _SEARCH_MAX,
-        "banner": None,
+        "limit": _SEARCH_MAX + 1,
     }
 
-    def document() -> dict[str, Any]:
-        items = [documents.match(each) for each in found[:_SEARCH_MAX]]
-        return {"items": items, "next": None, "more": len(found) > _SEARCH_MAX}
+    def look(tell: Tell | None = None) -> list[Any]:
+        found: list[Any] = site.places.ask_folder("search_folder", place.key, tell, **asked)
+        return found
 
-    return Answer("search.html", values, document)
+    def work(job: Job) -> list[Any]:
+        def tell(name: str, told: Any) -> None:
+            if name != "found":
+                job.tell(*told)
+            elif told not in job.found:  # the store changed, and it began again
+                job.found.append(told)
+            if job.unseen_s > _ABANDONED_S:
+                raise Unavailable("nobody waited for this search any more", hint="Search again.")
+
+        return look(tell)
+
+    def document() -> dict[str, Any]:
+        matches = _matches(workspace, look()) if asked["text"] else []
+        items = [documents.match(each) for each in matches[:_SEARCH_MAX]]
+        return {"items": items, "next": None, "more": len(matches) > _SEARCH_MAX}
+
+    values: dict[str, Any] = {"place": place, "banner": None, "path_": asked["path"], "job": None}
+    values |= {name: asked[name] for name in ("text", "regex", "ignore_case")}
+    if asked["text"] and not wants_json(request):
+        about = f"{newest_id(workspace)} {len(workspace.overview())}"
+        job = site.jobs.start("search", place.key, json.dumps(asked), work=work, about=about)
+        job.wait(WAIT_S)
+        if job.error is not None:
+            raise job.error
+        found = sorted(job.found[:_SEARCH_MAX]) if job.result is None else job.result
+        matches = _matches(workspace, found)
+        values |= {"job": job, "matches": matches[:_SEARCH_MAX], "is_more": len(matches) > _SEARCH_MAX}
+        address_ = {name: query.get(name) for name in ("q", "path", "regex", "ignore_case")}
+        values["here_again"] = address("w", place.key, "search", fragment="1", **address_)
+    return Answer("search_fragment.html" if query.get("fragment") else "search.html", values, document)
+
+
+def _matches(workspace: Workspace, found: Sequence[Sequence[Any]]) -> list[Match]:
+    """The matches that another process found; those whose checkpoint was deleted since are left out."""
+    matches = []
+    for path, line, excerpt, first, last, gone, in_folder in found:
+        with suppress(NotFound):
+            ends = (workspace.get(first), workspace.get(last), workspace.get(gone) if gone else None)
+            matches.append(Match(path, line, excerpt, *ends, in_folder))
+    return matches
 
 
 def coverage(request: Request) -> Answer:
@@ -270,31 +303,38 @@ def coverage(request: Request) -> Answer:
 
 def usage(request: Request) -> Answer:
     """What takes space, as a picture and as tables. With thousands of checkpoints it takes a while: the page waits."""
-    place, workspace = site_of(request).places.workspace(request.path_params["key"])
+    site = site_of(request)
+    place, workspace = site.places.workspace(request.path_params["key"])
 
-    def measure(*_: Any) -> tuple[UsageReport, list[tuple[Checkpoint, dict[str, Any]]]]:
-        report = WorkspaceLocation(workspace).usage(_USAGE_SHOWN)
-        return report, [(workspace.get(each["id"]), each) for each in report.items]
+    def measure(_: Job | None = None) -> dict[str, Any]:
+        found: dict[str, Any] = site.places.ask_folder("usage", place.key, limit=_USAGE_SHOWN)
+        return found
 
     def document() -> dict[str, Any]:
-        report = measure()[0]
-        return report.document | {"items": list(report.items), "next": None, "more": report.more}
+        report = measure()
+        told: dict[str, Any] = report["document"]
+        return told | {"items": report["items"], "next": None, "more": report["more"]}
 
     if wants_json(request):
         return Answer("", {}, document)
     # the size, too: a purge keeps every checkpoint
     about = f"{newest_id(workspace)} {len(workspace.overview())} {pack_bytes(workspace.store)}"
-    job = site_of(request).jobs.start("usage", place.key, work=measure, about=about)
-    job.wait(_USAGE_WAIT_S)
+    job = site.jobs.start("usage", place.key, work=measure, about=about)
+    job.wait(WAIT_S)
     if job.error is not None:
         raise job.error
     values: dict[str, Any] = {"place": place, "job": job, "banner": None}
     if job.result is not None:
-        report, items = job.result
+        found = job.result
+        items = []
+        for each in found["items"]:
+            with suppress(NotFound):  # deleted since
+                items.append((workspace.get(each["id"]), each))
+        fields = [Field(*each) for each in found["fields"]]
         values |= {
-            "fields": [each for each in report.fields if each.value],
-            "paths": report.document["paths"],
-            "largest": max((each["bytes"] for each in report.document["paths"]), default=0),
+            "fields": [each for each in fields if each.value],
+            "paths": found["document"]["paths"],
+            "largest": max((each["bytes"] for each in found["document"]["paths"]), default=0),
             "items": items,
         }
     return Answer("usage_fragment.html" if query_of(request).get("fragment") else "usage.html", values, document)

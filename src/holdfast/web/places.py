@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -94,9 +94,20 @@ class NamedLocations:
         self.check_trusted(place)
         return place
 
-    def ask(self, what: str, place: NamedLocation, **more: Any) -> Any:
+    def ask(self, what: str, place: NamedLocation, tell: location_process.Tell | None = None, **more: Any) -> Any:
         """Ask a location what must not happen in this process."""
-        return location_process.ask(what, place.address, place.project, self._environ, **more)
+        question = {"what": what, "address": place.address, "project": place.project, **more}
+        return location_process.ask(question, self._environ, tell)
+
+    def stream(self, what: str, place: NamedLocation, **more: Any) -> Iterator[bytes]:
+        """The same for a JSON document, in pieces."""
+        question = {"what": what, "address": place.address, "project": place.project, "as_json": True, **more}
+        return location_process.stream(question, self._environ)
+
+    def ask_folder(self, what: str, key: str, tell: location_process.Tell | None = None, **more: Any) -> Any:
+        """Ask a workspace what would leave this process large."""
+        place, opened = self.workspace(key)
+        return self.ask(what, place, tell, home=str(self._home), store=str(opened.store), **more)
 
     def find(self, key: str) -> NamedLocation:
         """The location of a key. NotFound if there is none."""
@@ -115,16 +126,19 @@ class NamedLocations:
             raise NotFound(f"{place.shown} is {place.kind.title}, not a folder", hint="Choose another location.")
         with self._lock:
             if (opened := self._open.get(key)) is None:
-                opened = self._open[key] = _open(place.address, self._environ, self._home)
+                opened = self._open[key] = open_workspace(place.address, self._environ, self._home)
         return place, opened
 
     def location(self, key: str, options: Mapping[str, Any] | None = None) -> tuple[NamedLocation, Location]:
         """The location of a key, opened for one request; the caller closes it."""
         place = self.find(key)
-        loaded = place.kind.load()
-        given = {each.name: self._environ.get(each.environ) for each in loaded.options if each.environ}
-        given = {name: value for name, value in given.items() if value} | dict(options or {})
-        return place, loaded(place.address, given)
+        return place, place.kind.load()(place.address, self.options(place, options))
+
+    def options(self, place: NamedLocation, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The options of a location, with those that the environment names."""
+        known = place.kind.load().options
+        given = {each.name: self._environ.get(each.environ) for each in known if each.environ}
+        return {name: value for name, value in given.items() if value} | dict(options or {})
 
     def close(self) -> None:
         for each in self._open.values():
@@ -171,10 +185,13 @@ def _place(address: str, kind: LocationKind, project: str = "") -> NamedLocation
     return NamedLocation(f"{slug}-{digest}" if slug else digest, kind, address, title, project)
 
 
-def _open(folder: str, environ: Mapping[str, str], home: Path) -> Workspace:
+def open_workspace(folder: str, environ: Mapping[str, str], home: Path, *, store: str | None = None) -> Workspace:
+    """A folder with its own configuration."""
     try:
         settings = read_settings(Path(folder))
     except HoldfastError:  # an invalid configuration must not keep anybody from going back
         settings = Settings()
     options = settings.options() | {"on_unknown": "tagged", "create": False, "missing_ok": True}
+    if store is not None:
+        options["store"] = store
     return Workspace(folder, environ=environ, home=home, **options)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import uvicorn
 
+from holdfast.durable import platform
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.location import FOLDER
 from holdfast.web.app import make_app
@@ -23,6 +24,7 @@ from holdfast.web.timeline import PAGE
 from holdfast.workspace import Workspace
 
 HOST = "127.0.0.1"
+_TRIM_EVERY_S = 20.0
 
 
 def serve(
@@ -39,6 +41,7 @@ def serve(
 
     Unavailable if the port is taken.
     """
+    platform.keep_heap_small()
     keys = ServerKeys()
     places = NamedLocations(named, environ, home)
     listening = _listen(port)
@@ -50,6 +53,8 @@ def serve(
     where = f"http://{HOST}:{taken}{page}?{TOKEN}={keys.token}"
     tell(where)
     threading.Thread(target=_prepare, args=(places, templates), daemon=True).start()
+    ended = threading.Event()
+    threading.Thread(target=_give_memory_back, args=(ended,), daemon=True).start()
     if opens:
         webbrowser.open(where)
     config = uvicorn.Config(
@@ -65,6 +70,7 @@ def serve(
     try:
         uvicorn.Server(config).run(sockets=[listening])
     finally:
+        ended.set()
         listening.close()
         places.close()
 
@@ -77,6 +83,12 @@ def _prepare(places: NamedLocations, templates: Templates) -> None:
         if place.kind == FOLDER:
             with contextlib.suppress(HoldfastError):
                 places.workspace(place.key)[1].turns(PAGE, safety=True)
+
+
+def _give_memory_back(ended: threading.Event) -> None:
+    """A page that was large leaves free pages between others that are in use."""
+    while not ended.wait(_TRIM_EVERY_S):
+        platform.give_memory_back()
 
 
 def _listen(port: int) -> socket.socket:

@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from holdfast.errors import Refused
 from holdfast.location import Capability, Verification
-from holdfast.model import Progress
 from holdfast.web.answers import Answer, Query, error_document, go, json_response, query_of, site_of, wants_json
 from holdfast.web.jobs import Job, Jobs
 from holdfast.web.locations import options_of
@@ -48,18 +47,16 @@ def start_plan(request: Request, form: Query) -> Response:
     return _started(request, _PLAN, place, {}, partial(_plan, site_of(request).places, place))
 
 
-def _verify(places: NamedLocations, place: NamedLocation, options: dict[str, str], progress: Progress) -> Verification:
+def _verify(places: NamedLocations, place: NamedLocation, options: dict[str, str], job: Job) -> Verification:
     if place.kind.name == "index":
         return Verification(**places.ask("verify", place))
-    _, location = places.location(place.key, options)
-    try:
-        return location.verify(progress)
-    finally:
-        location.close()
+    found = places.ask(
+        "verify_location", place, lambda _, value: job.tell(*value), options=places.options(place, options)
+    )
+    return Verification(**found)
 
 
-def _plan(places: NamedLocations, place: NamedLocation, progress: Progress) -> dict[str, Any]:
-    del progress  # how long it takes is not known
+def _plan(places: NamedLocations, place: NamedLocation, _: Job) -> dict[str, Any]:
     found: dict[str, Any] = places.ask("plan", place)
     return found
 

@@ -121,12 +121,19 @@ class Searcher:
         self._unsaved: dict[tuple[str, str], Match] = {}
         """Lines of safety checkpoints since the last save, by path and line."""
         self._only_safe: list[Match] = []
+        self._appeared: Callable[[Match], object] | None = None
 
-    def run(self, now: Callable[[], FolderNow], progress: Progress | None = None) -> list[Match]:
+    def run(
+        self,
+        now: Callable[[], FolderNow],
+        progress: Progress | None = None,
+        appeared: Callable[[Match], object] | None = None,
+    ) -> list[Match]:
         """Return all matches, by path and in order of appearance.
 
-        `now` reads the folder; it is called only if something was found.
+        `now` reads the folder; it is called only if something was found. `appeared` is given each as it begins.
         """
+        self._appeared = appeared
         rows = self._repository.catalog.newest(limit=None, session=None, safety=True)
         checkpoints = [self._repository.checkpoint(row) for row in reversed(rows)]
         before: Contents | None = None
@@ -205,6 +212,8 @@ class Searcher:
             self._saved.add(key)
             if path not in self._open and len(self._open) + len(self._closed) < self._limit:
                 self._open[path] = match
+                if self._appeared:
+                    self._appeared(match)
         elif key in self._unsaved:
             self._unsaved[key] = replace(self._unsaved[key], last=checkpoint)
         elif key not in self._saved and len(self._unsaved) + len(self._only_safe) < self._limit:

@@ -787,12 +787,14 @@ class Workspace:
         limit: int = 1000,
         skip_damaged: bool = False,
         progress: Progress | None = None,
+        found: Callable[[Match], object] | None = None,
     ) -> builtins.list[Match]:
         """Search files and states of all checkpoints for a text: from which checkpoint to which they contain it, and
         who added and removed it. The path of a state is `(state) NAME`.
 
         `in_folder` says whether the folder has it now. Includes safety checkpoints, but not binary files; what only a
-        safety checkpoint lacks was not gone. Returns at most `limit` matches, sorted by path.
+        safety checkpoint lacks was not gone. Returns at most `limit` matches, sorted by path. `found` is given each as
+        it appears: where it ends is not known yet. If the store changes meanwhile, all of it begins again.
         """
         from holdfast.workspace.pathspec import as_text, open_scope
         from holdfast.workspace.search import Searcher, SearchPattern
@@ -804,7 +806,7 @@ class Workspace:
         def look() -> builtins.list[Match]:
             scope = open_scope(chosen, self.path, self._repository.has_path)
             searcher = Searcher(self._repository, needle, scope, limit=limit, skip_damaged=skip_damaged)
-            return searcher.run(self._engine.now, progress)
+            return searcher.run(self._engine.now, progress, found)
 
         with self._reading():
             return self._repository.consistently(look)

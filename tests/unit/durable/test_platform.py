@@ -136,3 +136,38 @@ def test_a_handle_never_follows_a_link(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "link").symlink_to("/etc/passwd")
     with pytest.raises(OSError):
         platform.open_handle(str(tmp_path / "link"), None)
+
+
+MEMORY = """
+import sys
+from pathlib import Path
+from holdfast.durable import platform
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) << 12
+
+if "small" in sys.argv:
+    platform.keep_heap_small()
+block = bytearray(30 << 20)
+del block  # from here on glibc takes blocks up to that size from its heap
+before = resident()
+blocks, between = [], []
+for _ in range(600):
+    blocks.append(bytearray(int(sys.argv[1])))
+    between.append(bytearray(2_000))
+del blocks
+if "back" in sys.argv:
+    platform.give_memory_back()
+print((resident() - before) >> 20)
+"""
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize(("block_bytes", "words"), [(200_000, ["small"]), (100_000, ["back"])])
+def test_freed_memory_goes_back(block_bytes: int, words: list[str]) -> None:
+    def kept(*words: str) -> int:
+        call = [sys.executable, "-c", MEMORY, str(block_bytes), *words]
+        return int(subprocess.run(call, capture_output=True, check=True, text=True).stdout)
+
+    assert kept() > 40  # without, it does not
+    assert kept(*words) < 20

@@ -57,6 +57,21 @@ def test_what_comes_again_is_found_again(project, ws: Workspace) -> None:
     assert seen(ws, "Needle") == [("a", "0", "0", "1"), ("a", "2", "2", None)]
 
 
+def test_matches_are_told_as_they_appear(project, ws: Workspace) -> None:
+    for number, text in enumerate([b"Needle\n", b"gone\n", b"Needle again\n"]):
+        project.write("a", text)
+        ws.save(str(number))
+    told: list[tuple[str, str]] = []
+    seen_at: list[tuple[int, int]] = []
+    ws.search(
+        "Needle",
+        found=lambda match: told.append((match.excerpt, match.first.message)),
+        progress=lambda stage, done, total: seen_at.append((done, len(told))),
+    )
+    assert told == [("Needle", "0"), ("Needle again", "2")]
+    assert seen_at == [(1, 1), (2, 1), (3, 2)]
+
+
 def test_a_deleted_folder_takes_its_text_with_it(project, ws: Workspace) -> None:
     project.write("folder/deep/a", b"Needle\n")
     project.write("other")

@@ -26,6 +26,16 @@ FLAGS = [
 ]  # fmt: skip
 
 
+SHIFTS = """
+new Promise((done) => {
+  let total = 0;
+  new PerformanceObserver((list) => { for (const each of list.getEntries()) total += each.value; })
+    .observe({ type: "layout-shift", buffered: true });
+  requestAnimationFrame(() => requestAnimationFrame(() => done(total)));
+})
+"""
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     if not Path(CHROMIUM).exists():
@@ -77,6 +87,35 @@ def test_from_a_session_to_one_hunk_to_undo(page: Page, session: Session) -> Non
     page.get_by_role("button", name="Redo").click()
     expect(page.locator(".banner")).to_contain_text("Done again")
     assert "weight_kg < 2" in cart.read_text()
+
+
+def test_the_place_and_the_focus_stay(page: Page, session: Session) -> None:
+    """What was taken back stays in view, and the banner is seen wherever the page was scrolled to."""
+    top = "(each) => each.getBoundingClientRect().top"
+    page.set_viewport_size({"width": 1280, "height": 500})
+    page.get_by_text("The cart ignores the discount").click()
+    link = page.locator(".hunk", has_text="-17,1").get_by_role("link", name="Take back")
+    link.evaluate("(each) => scrollTo({ top: scrollY + each.getBoundingClientRect().top - 250, behavior: 'instant' })")
+    link.click()
+    page.locator(".plan").get_by_role("link", name="Cancel").click()
+    expect(link).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".plan button.primary")).to_be_focused()
+    before = link.evaluate(top)
+    page.keyboard.press("Enter")
+    expect(page.locator(".banner")).to_contain_text("Took back 1 hunk")
+    expect(page.locator(".banner")).to_be_in_viewport()
+    expect(link).to_be_focused()
+    assert abs(link.evaluate(top) - before) < 3
+    assert page.evaluate("scrollY") > 0
+    page.get_by_role("button", name="Undo").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".banner")).to_contain_text("Undone")
+    expect(page.get_by_role("button", name="Redo")).to_be_focused()
+    assert abs(link.evaluate(top) - before) < 3
+    page.get_by_role("link", name="Timeline", exact=True).click()
+    expect(page.locator(".row").first).to_be_visible()
+    assert page.evaluate("scrollY") == 0  # another page begins at its top
 
 
 def test_a_plan_can_be_cancelled(page: Page, session: Session) -> None:
@@ -185,12 +224,14 @@ def test_every_page_fits(browser: Any, address: str, width: int, scheme: str, tm
     turn = page.locator(".row .head a").nth(2).get_attribute("href")
     base = page.url.rpartition("/")[0]
     names = ["timeline", "compare?a=baseline&view=split", "files", "files?path=src/cart.py", "blame?path=src/cart.py"]
+    names.append("files?path=docs/cart.png")
     urls = [f"{base}/{name}" for name in [*names, "search?q=total", "coverage", "usage", "history?path=src/cart.py"]]
     origin = re.match(r"https?://[^/]*", page.url)
     assert origin
     for url in [*urls, f"{origin[0]}{turn}", f"{origin[0]}/home", f"{origin[0]}/nope"]:
         page.goto(url)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, url
+        assert page.evaluate(SHIFTS) < 0.001, url
         tall = "[...document.querySelectorAll('.top nav a')].filter((each) => each.offsetHeight > 40).length"
         assert page.evaluate(tall) == 0, url  # no word is broken
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"

@@ -20,7 +20,7 @@ from waiting import wait_for
 
 from .places import make_places
 from .sessions import environment
-from .test_browser import browser, press  # noqa: F401  # a fixture
+from .test_browser import SHIFTS, browser, press  # noqa: F401  # a fixture
 
 pytestmark = pytest.mark.browser
 _PAGES = {
@@ -28,14 +28,6 @@ _PAGES = {
     "base": ["", "/checkpoint?ref=best", "/compare?a=100&b=latest", "/usage", "/verify"],
     "lab/.holdfast-index": ["", "/search?q=kelp", "/plan", "/runs", "/checkpoint", "/usage", "/verify"],
 }
-_SHIFTS = """
-new Promise((done) => {
-  let total = 0;
-  new PerformanceObserver((list) => { for (const each of list.getEntries()) total += each.value; })
-    .observe({ type: "layout-shift", buffered: true });
-  requestAnimationFrame(() => requestAnimationFrame(() => done(total)));
-})
-"""
 
 
 class Lab:
@@ -166,7 +158,7 @@ def test_every_page_fits_and_nothing_moves(browser: Any, lab: Lab, width: int, s
     for url in [*lab.every_url(), timeline, f"{timeline.rpartition('/')[0]}/files"]:
         page.goto(url)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, url
-        assert page.evaluate(_SHIFTS) < 0.02, url
+        assert page.evaluate(SHIFTS) < 0.02, url
     context.close()
 
 

@@ -23,6 +23,7 @@ async function showPlan(link) {
   const slot = document.createElement("div");
   slot.className = "plan-slot";
   slot.setAttribute("aria-live", "polite");
+  slot.opener = link;
   slot.textContent = "Computing the plan …";
   if (place.matches(".hunk, .file")) place.querySelector("header").after(slot);
   else link.closest("p, header, h2").after(slot);
@@ -36,6 +37,12 @@ async function showPlan(link) {
   if (button) button.focus();
 }
 
+function closePlan() {
+  const slot = document.querySelector(".plan-slot");
+  slot?.opener.focus();
+  slot?.remove();
+}
+
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-plan]");
   if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
@@ -47,10 +54,44 @@ document.addEventListener("click", (event) => {
   const slot = cancel && cancel.closest(".plan-slot");
   if (slot) {
     event.preventDefault();
-    slot.remove();
+    closePlan();
   }
   if (event.target.closest("[data-keys]")) document.getElementById("keys").showModal();
 });
+
+// after taking back, undo and redo the page is loaded again: what was looked at stays where it was, with the focus
+
+document.addEventListener("submit", (event) => {
+  const slot = event.target.closest(".plan-slot");
+  if (!slot && !event.target.closest(".banner")) return;
+  const kept = { page: location.pathname };
+  if (slot) {
+    kept.link = slot.opener.getAttribute("href");
+    kept.path = slot.opener.closest("[data-path]")?.dataset.path;
+  } else {
+    kept.item = items().findIndex((each) => each.getBoundingClientRect().bottom > innerHeight / 3);
+  }
+  const anchor = slot ? slot.opener : items()[kept.item] || document.getElementById("main");
+  kept.top = anchor.getBoundingClientRect().top;
+  sessionStorage.setItem("kept", JSON.stringify(kept));
+});
+
+function stay() {
+  const kept = JSON.parse(sessionStorage.getItem("kept"));
+  sessionStorage.removeItem("kept");
+  if (!kept || kept.page !== location.pathname) return;
+  const same = [...document.querySelectorAll("a[data-plan]")].find((each) => each.getAttribute("href") === kept.link);
+  const file = [...document.querySelectorAll("[data-path]")].find((each) => each.dataset.path === kept.path);
+  const link = same || file?.querySelector("h3 a");
+  const anchor = link || items()[kept.item] || document.getElementById("main");
+  if (link || !kept.link) {
+    scrollTo({ top: scrollY + anchor.getBoundingClientRect().top - kept.top, behavior: "instant" });
+  }
+  (link || document.querySelector(".banner button"))?.focus({ preventScroll: true });
+  if (link) chosen = items().indexOf(link.closest("[data-item]"));
+}
+
+stay();
 
 // what is reviewed: marked without loading the page again
 
@@ -89,7 +130,7 @@ document.addEventListener("keydown", (event) => {
     "/": () => document.querySelector("[data-search]")?.focus(),
     x: () => items()[chosen]?.querySelector("a[data-plan]")?.click(),
     r: () => items()[chosen]?.querySelector("form[data-review] button")?.click(),
-    Escape: () => document.querySelector(".plan-slot")?.remove(),
+    Escape: closePlan,
   };
   if (!scrolls) {
     keys.ArrowLeft = () => follow("a[data-older]");
@@ -194,6 +235,14 @@ if (rows && rows.dataset.live) {
   listen();
 }
 
+// the focus stays on the link that it is on
+
+function replaceWithFocus(place, found) {
+  const at = place.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  place.replaceWith(found);
+  if (at) [...found.querySelectorAll("a")].find((each) => each.getAttribute("href") === at)?.focus({ preventScroll: true });
+}
+
 // work that goes on: its state is asked for once a second until it has ended
 
 async function poll(place, wait) {
@@ -201,7 +250,7 @@ async function poll(place, wait) {
     const answer = await fetch(place.dataset.poll).catch(() => null);
     const page = new DOMParser().parseFromString(answer && answer.ok ? await answer.text() : "", "text/html");
     const found = page.body.firstElementChild;
-    if (found) place.replaceWith(found);
+    if (found) replaceWithFocus(place, found);
     wait = found ? 1000 : Math.min(2 * wait, 30000); // the server may be busy, or gone
     place = found || place;
   }

@@ -297,7 +297,7 @@ class TestLooking:
                     tell("progress", ["searching", 2, 5])
                     assert go_on.wait(120)
 
-            return ask(self, what, key, told, **options)
+            return ask(self, what, key, told if tell else None, **options)
 
         monkeypatch.setattr(NamedLocations, "ask_folder", slow)
         found = wait_for(lambda: text if "so far" in (text := pages.get("search", q="weight_kg < 2").text) else "")

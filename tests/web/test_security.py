@@ -74,6 +74,8 @@ class TestToken:
             address = urlsplit(run.stdout.readline().decode().strip())
             token = address.query.partition("=")[2].encode()
 
+            "".encode("idna")  # a connection needs it, and another user may not be able to read Python's own files
+
             def look() -> None:
                 for path in (address.path, "/home", "/home.json", "/static/page.css", f"{address.path}?token=x"):
                     client = HTTPConnection("127.0.0.1", address.port or 0, timeout=60)

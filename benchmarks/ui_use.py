@@ -461,7 +461,8 @@ class Use:
             self.failures.append(f"{type(error).__name__} of GET {path}: {error}")
             return b""
         self._note(kind, time.perf_counter() - began, size)
-        if status >= 500 or (status == 404 and "ref=" not in path):
+        is_old = status == 404 and ("ref=" in path or "/plan?" in path)  # deleted, or taken back, since it was shown
+        if status >= 500 or (status == 404 and not is_old):
             self.failures.append(f"{status} of GET {path}: {body[-300:]!r}")
         if b'name="csrf"' in body and not self._client.csrf:
             self._client.csrf = re.search(rb'name="csrf" value="([^"]+)"', body)[1].decode()  # type: ignore[index]

@@ -323,7 +323,9 @@ def is_in_user_namespace() -> bool:
 
 def available_processors() -> int:
     """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def give_way() -> None:

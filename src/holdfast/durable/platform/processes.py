@@ -59,7 +59,7 @@ def can_write(descriptor: str, wanted: os.stat_result) -> bool:
             flags = next((line.split()[1] for line in text if line.startswith("flags:")), "0")
     except OSError:
         return False
-    return bool(int(flags, 8) & os.O_ACCMODE)
+    return bool(int(flags, 8) & (os.O_WRONLY | os.O_RDWR))
 
 
 # ---- Rights ----

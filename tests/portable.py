@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast.durable import platform
-from holdfast.scan import inotify
+from holdfast.durable.platform import inotify
 
 _PATH_EVENTS = ("open", "os.listdir", "os.scandir", "os.chmod", "os.chown")
 FROM = os.path.join("src", "holdfast")

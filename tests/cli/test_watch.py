@@ -105,7 +105,7 @@ def test_what_changed_last_is_saved_before_the_end(start, holdfast, write, numbe
 _STOPPED_IN_THE_MIDDLE = """
 import os, signal, sys
 from holdfast.cli.start import main
-from holdfast.scan.inotify import Inotify
+from holdfast.durable.platform.inotify import Inotify
 from holdfast.workspace.capture.watch_state import Watching
 
 read, wait = Inotify.read, Watching.wait

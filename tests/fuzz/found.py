@@ -38,6 +38,27 @@ _PACK = (
 )
 
 FOUND: dict[str, list[bytes]] = {
+    "checkpoint_part": [
+        b"".join(
+            [
+                b"files\n--part--\n100644 .h",
+                b"oldfastignore\x009{Jv$\xe3t\x00^\xa2",
+                b"part--\n100644 .holdfasti",
+                b"gnonner\x00-!\xcb\xaf7up\xcc\xe3\xc9\x10\xb1\x9d\xf7A\xbf",
+                b"LD\x02L",
+            ]
+        ),
+        b"".join(
+            [
+                b"files\n--part--\n100644 .h",
+                b"oldfastignore\x009{Jv$\xe3_\xa6\x05c",
+                b"\xa9\xc0;\x12\x13\xd9?{eF1 0644 a.txt\x00^",
+                b'\xa2\xedAo\xbdJL\xbe"{u\xfe%]\xd7\xfak\xd4\xd640000',
+                b" inner\x00-!\xcb\xaf7up\xcc\x0c6\xefN\x9d\xf7A\xbfL",
+                b"D\x02L",
+            ]
+        ),
+    ],
     "agent_sessions": [_SESSION % (b'"1"', b"[]", b'"t"', b'""')],
     "claude_code_history": [_SNAPSHOT % _LATE, _SNAPSHOT % b"1" + _DELTA],
     "codeweaver_file": [b'{%s, "start_time": %s, "last_checkpoint": %s}' % (_RUN, _LATE, _LATE)],

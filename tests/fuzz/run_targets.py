@@ -4,7 +4,8 @@ What a target may not raise is a line of JSON in `FOLDER/NAME.jsonl`, and the ru
 that ends otherwise than by itself leaves `FOLDER/NAME.ended` with its status, and libFuzzer's file with the input.
 
 Each target has a process, forked from one that has Holdfast instrumented already, which takes seconds. Its memory is
-limited, so that a huge allocation is a MemoryError, whatever the machine has. The same inputs are tried each time.
+limited, so that a huge allocation is a MemoryError, whatever the machine has. The same inputs are tried each time with
+the same `HOLDFAST_FUZZ_SEED`, which is 1 unless it is set.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ with atheris.instrument_imports(include=["holdfast"]):
     from fuzz.all_targets import TARGETS
 from fuzz.target import Target, problem_with
 
-_SEED = 1
+_SEED = int(os.environ.get("HOLDFAST_FUZZ_SEED", "1"))
 _MAX_MEMORY_BYTES = 512 << 20
 """More than a process needs that has taken all seeds."""
 _MAX_INPUT_BYTES = 16 << 10

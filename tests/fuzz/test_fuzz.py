@@ -1,7 +1,8 @@
 """Every parser of stored or foreign bytes under Atheris, which looks for inputs that reach new code.
 
 `HOLDFAST_FUZZ_RUNS` is how many inputs each target gets (a slow one a twentieth), `HOLDFAST_FUZZ_SECONDS` how long it
-may take at most. What is found here belongs into a unit test of the parser, with its bytes.
+may take at most, `HOLDFAST_FUZZ_SEED` which inputs they are. What is found here belongs into a unit test of the parser,
+with its bytes.
 """
 
 from __future__ import annotations

@@ -35,8 +35,11 @@ _HARMLESS = (
     "PYTHONNOUSERSITE",
     "PYTHONSAFEPATH",
     "PYTHON_HISTORY",
+    # Not of Python: of make and node-gyp, and of the images of Python for containers
+    *("PYTHON", "PYTHON_VERSION", "PYTHON_SHA256", "PYTHON_PIP_VERSION", "PYTHON_SETUPTOOLS_VERSION"),
+    *("PYTHON_GET_PIP_URL", "PYTHON_GET_PIP_SHA256"),
 )
-"""Variables of Python that do not change what a command prints."""
+"""Variables that do not change what a command prints."""
 _ALONE_WITH = ("HOLDFAST_DEBUG", "_HOLDFAST_COMPLETE")
 _INTERRUPTED = 130
 

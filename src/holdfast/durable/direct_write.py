@@ -6,13 +6,13 @@ import contextlib
 import errno
 import mmap
 import os
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
 from holdfast.durable.disk import disk
+from holdfast.durable.platform import memory
 
 BLOCK_BYTES = 4096
 BUFFER_BYTES = 2 << 20
@@ -35,7 +35,7 @@ class Stream:
         self._filled = 0
         self._offset = 0
         self._fd = disk().create(str(path), mode=0o444)
-        self._is_direct = size >= DIRECT_FROM_BYTES and _go_direct(self._fd, on=True)
+        self._is_direct = size >= DIRECT_FROM_BYTES and memory.go_direct(self._fd, on=True)
 
     def write(self, data: bytes | memoryview) -> None:
         """Append some bytes."""
@@ -85,7 +85,7 @@ class Stream:
             if error.errno != errno.EINVAL or not self._is_direct:
                 raise
             self._is_direct = False  # some file systems take the flag and then want another alignment
-            _go_direct(self._fd, on=False)
+            memory.go_direct(self._fd, on=False)
             disk().pwrite(self._fd, data, self._offset)
 
 
@@ -97,18 +97,3 @@ def _buffer() -> memoryview:
     _local.view = memoryview(mmap.mmap(-1, BUFFER_BYTES))
     made: memoryview = _local.view
     return made
-
-
-def _go_direct(fd: int, *, on: bool) -> bool:
-    """Send what is written to a file past the page cache, or no longer; False where that cannot be."""
-    flag = getattr(os, "O_DIRECT", 0)
-    if sys.platform == "win32" or not flag:
-        return False
-    import fcntl  # Windows has none
-
-    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
-    try:
-        fcntl.fcntl(fd, fcntl.F_SETFL, flags | flag if on else flags & ~flag)
-    except OSError:
-        return False
-    return bool(flag)

@@ -108,13 +108,10 @@ class Lock:
 
 def _owner(fd: int) -> str:
     """Name the process that has the lock, if the system shows it."""
-    number = f":{os.fstat(fd).st_ino} "
-    try:
-        with open("/proc/locks") as table:
-            owners = [line.split()[4] for line in table if "FLOCK" in line and number in line]
-    except OSError:
-        return ""
-    return f" ({owners[0]})" if owners and owners[0] != "-1" else ""
+    from holdfast.durable.platform.processes import lock_owner  # start-up cost: only for who waits long
+
+    owner = lock_owner(fd)
+    return f" ({owner})" if owner else ""
 
 
 def _forget_in_child() -> None:

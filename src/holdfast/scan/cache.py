@@ -38,6 +38,8 @@ _VERSION = 5
 _MAGIC = b"holdfast scan %d " % _VERSION + byteorder.encode() + b"\n"
 OLD_CACHES = tuple(b"holdfast scan %d " % version for version in range(1, _VERSION))
 """How caches of earlier versions begin: not read, and not damaged."""
+DAMAGE = (ValueError, TypeError, AttributeError, RecursionError, struct.error)
+"""What reading bytes raises that are no record although the checksum fits."""
 _SIZE = struct.Struct("<I")
 _HEAD = struct.Struct(  # `_native.c` reads the same fields: change both, and the version
     "<QQIqq"  # the key
@@ -276,7 +278,10 @@ def load_memo(data: bytes) -> tuple[object, int] | None:
     with memoryview(data) as view, view[start:] as body:
         if isal_zlib.crc32(body).to_bytes(4, "big") != data[start - 4 : start]:
             return None  # P2: a flipped bit could name a file unchanged that is not; everything is read again
-    return json.loads(data[start + 4 : at]), at
+    try:
+        return json.loads(data[start + 4 : at]), at
+    except (ValueError, RecursionError):  # as if nothing were known (P2)
+        return None
 
 
 def load(data: bytes) -> tuple[object, dict[str, Folder]] | None:
@@ -287,7 +292,10 @@ def load(data: bytes) -> tuple[object, dict[str, Folder]] | None:
     memo, at = found
     folders = {}
     while at < len(data):
-        folder = load_folder(data, at)
+        try:
+            folder = load_folder(data, at)
+        except DAMAGE:
+            return None  # all of it is read again (P2)
         folders[folder.path] = folder
         at = folder.stored.end if folder.stored else len(data)
     return memo, folders
@@ -341,7 +349,7 @@ def load_identity(data: bytes, start: int) -> tuple[int, int]:
 
 
 def load_folder(data: bytes, start: int) -> Folder:
-    """Read the record that begins at a place. ValueError if it does not end before the end of the data."""
+    """Read the record that begins at a place. One of DAMAGE if there is none."""
     device, inode, mode, mtime, ctime, marks, rules, tree, attrs, ignored_bytes, ignored_count, *sizes = (
         _HEAD.unpack_from(data, start)
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 
-from holdfast.scan.cache import Folder, load_folder, load_identity, load_path, load_rules
+from holdfast.scan.cache import DAMAGE, Folder, load_folder, load_identity, load_path, load_rules
 from holdfast.scan.sweep import PLAIN, PLAIN_BELOW, UNCHANGED
 
 _NO_PARENT = (1 << 32) - 1
@@ -65,7 +65,7 @@ class CachedFolders(Mapping[str, Folder]):
             pass
         try:
             found: Folder | None = load_folder(self.data, self.starts[number])
-        except (ValueError, TypeError, AttributeError):
+        except DAMAGE:
             found = None  # as if the cache did not have it: it is scanned anew
         self._made[number] = found
         return found

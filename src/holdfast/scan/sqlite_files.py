@@ -21,6 +21,8 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 
+from holdfast.durable.platform import DESCRIPTORS
+
 MAGIC = b"SQLite format 3\0"
 PARTS = ("-wal", "-journal", "-shm")
 """The suffixes of a database's sidecars."""
@@ -37,7 +39,6 @@ _IS_DARWIN = sys.platform == "darwin"
 _FLOCK = struct.Struct("qqihh" if _IS_DARWIN else "hhqqi")  # struct flock of macOS, and of 64-bit Linux
 _LOCK_BYTES = (0x40000000, 512)  # where SQLite locks the database file
 _SHM_LOCK_BYTES = (120, 9)  # where it locks the -shm file of a database with a write-ahead log
-_DESCRIPTORS = ("/proc/self/fd", "/dev/fd")
 _MOST_DESCRIPTORS = 4096  # that are tried where no folder lists them
 
 _kept: dict[tuple[int, int], list[int]] = {}  # by file; the first of each list is the one to read
@@ -95,8 +96,7 @@ def _header(name: str, dir_fd: int) -> bytes | None:
 class Writers:
     """The files that other processes have open for writing, by name; listed once, on first use.
 
-    An idle connection has no lock, unless the database has a write-ahead log; but it has an open descriptor. Those of
-    other users' processes are visible to root only.
+    An idle connection has no lock, unless the database has a write-ahead log; but it has an open descriptor.
     """
 
     def __init__(self) -> None:
@@ -104,43 +104,15 @@ class Writers:
 
     def have(self, name: str, dir_fd: int) -> bool:
         """Whether another process can write to a file of the open folder."""
+        from holdfast.durable.platform import processes  # start-up cost: only where there are databases
+
         if self._by_name is None:
-            self._by_name = _open_files()
+            self._by_name = processes.open_files()
         try:
-            wanted = _identity(os.stat(name, dir_fd=dir_fd, follow_symlinks=False))
+            wanted = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
         except OSError:
             return False
-        return any(_is_written(path, wanted) for path in self._by_name.get(name, ()))
-
-
-def _open_files() -> dict[str, list[str]]:
-    """Descriptors of other processes, by file name; `readlink` never waits for a dead network server, `stat` may."""
-    found: dict[str, list[str]] = {}
-    try:
-        processes = os.listdir("/proc")
-    except OSError:
-        return {}  # the system does not show them: only locks tell that a database is in use
-    for process in filter(str.isdigit, processes):
-        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
-            if int(process) == os.getpid():
-                continue  # for `_is_open_elsewhere`
-            for number in os.listdir(f"/proc/{process}/fd"):
-                with contextlib.suppress(OSError):
-                    name = os.readlink(f"/proc/{process}/fd/{number}").rpartition("/")[2]
-                    found.setdefault(name, []).append(f"/proc/{process}/fd/{number}")
-    return found
-
-
-def _is_written(descriptor: str, wanted: tuple[int, int]) -> bool:
-    """Whether a descriptor is open for writing to this file (a reader cannot damage it)."""
-    try:
-        if _identity(os.stat(descriptor)) != wanted:
-            return False
-        with open(descriptor.replace("/fd/", "/fdinfo/"), encoding="ascii") as text:
-            flags = next((line.split()[1] for line in text if line.startswith("flags:")), "0")
-    except OSError:
-        return False
-    return bool(int(flags, 8) & os.O_ACCMODE)
+        return any(processes.can_write(path, wanted) for path in self._by_name.get(name, ()))
 
 
 def is_in_use(name: str, dir_fd: int, writers: Writers) -> bool:
@@ -243,7 +215,7 @@ def _is_open_elsewhere(identity: tuple[int, int]) -> bool:
 
 
 def _own_descriptors() -> Iterable[int]:
-    for folder in _DESCRIPTORS:
+    for folder in DESCRIPTORS:
         with contextlib.suppress(OSError):
             return [int(name) for name in os.listdir(folder) if name.isdigit()]
     return range(_MOST_DESCRIPTORS)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from holdfast import durable
+from holdfast.durable import platform
 from holdfast.errors import Unavailable
 from holdfast.model import Reason
 from holdfast.scan import user_git
@@ -496,16 +497,6 @@ def _name(entry: os.DirEntry[str]) -> str:
 
 def mounts_below(root: bytes) -> frozenset[str]:
     """Mount points inside the workspace, also those of the same device (bind mounts)."""
-    found = set()
     prefix = root.rstrip(b"/") + b"/"
-    try:
-        with open("/proc/self/mountinfo", "rb") as table:
-            for line in table:
-                where = line.split(b" ", 5)[4]  # the fifth field, see proc_pid_mountinfo(5)
-                if b"\\" in where:  # the kernel writes \\040
-                    where = where.decode("unicode_escape").encode("latin-1")
-                if where.startswith(prefix):
-                    found.add(os.fsdecode(where[len(prefix) :]))
-    except (OSError, IndexError, UnicodeDecodeError):
-        pass  # no mountinfo (not Linux, or a sandbox): a mount of another device is still known by its number
-    return frozenset(found)
+    # Where the system does not tell, a mount of another device is still known by its number
+    return frozenset(os.fsdecode(each[len(prefix) :]) for each in platform.mount_points() if each.startswith(prefix))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Container, Iterable
 
-from holdfast.scan import inotify
+from holdfast.durable.platform import inotify
 from holdfast.scan.dir_handles import join
 
 _LIMITS = {

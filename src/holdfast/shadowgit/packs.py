@@ -145,6 +145,8 @@ class Pack:
         return None if place < 0 else self._offset(place)
 
     def _place(self, oid: bytes) -> int:
+        if not oid:
+            return -1  # a damaged tree can have an entry of no object
         first = oid[0]
         low: int = self._fanout[first - 1] if first else 0
         high: int = self._fanout[first]

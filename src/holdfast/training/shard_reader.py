@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import mmap
 import os
 import stat
-import sys
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 
 from holdfast.durable.os_errors import unavailable
+from holdfast.durable.platform.memory import fault_in, use_large_pages
 from holdfast.errors import Damaged, HoldfastError
 from holdfast.training.state_tree import Bytes
 from holdfast.training.stored import digests
@@ -198,10 +196,6 @@ def _read_all(fd: int, size: int) -> memoryview:
     return data
 
 
-_POPULATE_READ = 22
-"""`MADV_POPULATE_READ` of Linux 5.14 and later, which the `mmap` module lacks."""
-
-
 def map_file(fd: int, size: int) -> memoryview | None:
     """Map a file copy-on-write, so that changes in memory do not reach it; None if it cannot be mapped.
 
@@ -211,37 +205,5 @@ def map_file(fd: int, size: int) -> memoryview | None:
         mapped = mmap.mmap(fd, size, access=mmap.ACCESS_COPY)
     except OSError:
         return None
-    with contextlib.suppress(AttributeError, OSError):  # only Linux has it, and not all of its file systems
-        # Pages of 2 MiB: a cold file is read in two thirds of the time, a warm one is mapped in a tenth
-        if sys.platform == "linux":
-            mapped.madvise(mmap.MADV_HUGEPAGE)
+    use_large_pages(mapped)
     return memoryview(mapped)
-
-
-def fault_in(data: memoryview) -> None:
-    """Make the kernel read mapped pages. OSError if it cannot.
-
-    Touching a page that the disk cannot read, or that was truncated, kills the process with SIGBUS; this call reports
-    it instead. Does nothing on systems without MADV_POPULATE_READ.
-    """
-    madvise = _madvise()
-    if madvise is None or not len(data) or data.readonly:
-        return
-    address = ctypes.addressof(ctypes.c_char.from_buffer(data))
-    start = address - address % mmap.PAGESIZE
-    if madvise(start, address + len(data) - start, _POPULATE_READ):
-        code = ctypes.get_errno()
-        if code in (errno.EFAULT, errno.EIO):
-            raise OSError(errno.EIO, "the disk could not read all of it")
-
-
-@cache
-def _madvise() -> ctypes._NamedFuncPointer | None:
-    """Return libc's madvise, which releases the interpreter lock; that of the `mmap` module does not."""
-    try:
-        found = ctypes.CDLL(None, use_errno=True).madvise
-    except (AttributeError, OSError, TypeError):
-        return None
-    found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    found.restype = ctypes.c_int
-    return found

@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import stat
-import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from holdfast.durable import disk
 from holdfast.durable.direct_write import Stream
+from holdfast.durable.platform.memory import drop_from_cache
 from holdfast.errors import Damaged
 from holdfast.training.shard_layout import plan_shards
 from holdfast.training.shard_reader import Reader
@@ -121,11 +121,10 @@ class PreviousCheckpoint:
 
 
 def _drop_from_cache(path: Path) -> None:
-    with contextlib.suppress(OSError, AttributeError):  # macOS has no posix_fadvise
+    with contextlib.suppress(OSError):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            if sys.platform == "linux":
-                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            drop_from_cache(fd)
         finally:
             os.close(fd)
 

@@ -67,22 +67,12 @@ def check(path: str, **opening: Any) -> None:
 _JOBS: Mapping[str, Callable[..., None]] = {"thin": thin, "hold_git": hold_git, "check": check}
 
 
-def _give_way() -> None:
-    """Have the kernel take this process for one that nobody waits for.
-
-    Its share of the processor stays the same: one of low priority would be interrupted while it has the store's lock,
-    and an agent would wait for it. On a busy computer that is many times as long as its work.
-    """
-    with contextlib.suppress(OSError):
-        if sys.platform == "linux":
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-
-
 def _main() -> None:
+    from holdfast.durable import platform
     from holdfast.errors import HoldfastError
 
     os.chdir("/")
-    _give_way()
+    platform.give_way()
     with contextlib.suppress(HoldfastError, OSError):  # `status` and the checkpoints say what was not done
         _JOBS[sys.argv[1]](**json.loads(sys.argv[2]))
 

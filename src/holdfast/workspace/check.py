@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast import durable
+from holdfast.durable.platform import process_stat
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused, Remedy, Unavailable
 from holdfast.workspace.dependencies import DependencyLinks, editable_paths, led_to, python_environments
 
@@ -296,11 +297,8 @@ def _verdict(status: int | None, timeout_s: float) -> tuple[bool | None, str]:
 
 def _started(pid: int) -> str:
     """Return when a process started, so that another one with the same number is not taken for it; empty if unknown."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[19].decode()
-    except (OSError, IndexError):
-        return ""
+    found = process_stat(pid)
+    return found[2] if found is not None else ""
 
 
 # asking for one

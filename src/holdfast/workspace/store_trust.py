@@ -14,11 +14,11 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from holdfast.durable import platform
 from holdfast.errors import Refused, Remedy
 from holdfast.shadowgit.refs import CONFIG
 
 _OVERFLOW_ID = 65534
-_WHOLE_MAP = ["0", "0", "4294967295"]
 _TRUST = Remedy("trust_store")
 _ELSEWHERE = "Or keep stores elsewhere, also those of hooks: set HOLDFAST_STORE_ROOT."
 
@@ -60,7 +60,7 @@ def _check_store(store: Path, found: os.stat_result, owners: set[int]) -> None:
 
 
 def _check_above(folder: Path, found: os.stat_result, owners: set[int]) -> None:
-    if found.st_uid not in {0, *owners} and not (found.st_uid == _OVERFLOW_ID and _is_in_user_namespace()):
+    if found.st_uid not in {0, *owners} and not (found.st_uid == _OVERFLOW_ID and platform.is_in_user_namespace()):
         raise Refused(
             f"{folder}, a folder above the store, belongs to {_name(found.st_uid)}",
             hint="Keep stores elsewhere, also those of hooks: set HOLDFAST_STORE_ROOT.",
@@ -92,13 +92,6 @@ def _is_private_group(gid: int) -> bool:
     except KeyError:
         return False
     return user.pw_gid == gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
-
-
-def _is_in_user_namespace() -> bool:
-    try:
-        return Path("/proc/self/uid_map").read_text().split() != _WHOLE_MAP
-    except OSError:
-        return False
 
 
 def _is_a_store(folder: Path) -> bool:

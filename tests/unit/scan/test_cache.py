@@ -31,6 +31,12 @@ def make_folder(path: str, names: list[str]) -> Folder:
     return folder
 
 
+def _sealed(data: bytes) -> bytes:
+    """The bytes with the checksum that fits them."""
+    at = data.index(b"\n") + 1
+    return data[:at] + zlib.crc32(data[at + 4 :]).to_bytes(4, "big") + data[at + 4 :]
+
+
 def told(folder: Folder) -> dict[str, object]:
     return {slot: getattr(folder, slot) for slot in Folder.__slots__ if slot not in ("record", "stored")}
 
@@ -71,10 +77,24 @@ class TestCache:
     def test_record_cut_short_with_a_right_checksum(self) -> None:
         """Columns that are too short would give an entry the content of another (P2)."""
         data = dump([make_folder("", ["a", "b"])], {})
-        at = data.index(b"\n") + 1
-        body = data[at + 4 : -20]
-        with pytest.raises(ValueError, match="cut short"):
-            load(data[:at] + zlib.crc32(body).to_bytes(4, "big") + body)
+        begins = len(dump([], {}))
+        assert load(_sealed(data[:begins])) == ({}, {})
+        for cut in range(begins + 1, len(data)):
+            assert load(_sealed(data[:cut])) is None, cut
+
+    @pytest.mark.parametrize("memo", [b'{"packs,["c"],{}]a', b"[" * 100_000, b"\xff"])
+    def test_value_that_is_no_json_with_a_right_checksum(self, memo: bytes) -> None:
+        start = len(dump([], 0)) - 5
+        assert load(_sealed(dump([], 0)[:start] + len(memo).to_bytes(4, "little") + memo)) is None
+
+    @pytest.mark.parametrize("details", [b"{}", b"[1,2,3,4,5,6]", b'["",1,{},{},[],{}]', b"[" * 9000])
+    def test_details_of_another_shape_with_a_right_checksum(self, details: bytes) -> None:
+        folder = Folder("", (1, 2, 0o040755, 3, 4))
+        folder.rules, folder.tree, folder.attrs = bytes(16), bytes(20), bytes(20)
+        folder.probes = ["x" * len(details)]
+        data, own = dump([folder], None), b'["","",{},{},["' + b"x" * len(details) + b'"],{}]'
+        assert own in data
+        assert load(_sealed(data.replace(own, details.ljust(len(own))))) is None
 
     def test_a_folder_that_did_not_change_is_written_as_it_was_read(self) -> None:
         data = dump(FOLDERS, None)

@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.errors import Unavailable
 from holdfast.model import Reason
+from holdfast.scan import classify
 from holdfast.scan.attrs import Attr
 from holdfast.scan.cache import UNKNOWN, YOUNG, Folder
 from holdfast.scan.dir_handles import Handles, join
@@ -48,7 +49,7 @@ def test_a_mount_with_a_blank_or_a_backslash_in_its_name(monkeypatch: pytest.Mon
         b"36 35 98:0 /part %s rw - ext4 /dev/root rw\n" % where
         for where in (b"/root/a\\040b", b"/root/c\\134d", "/root/ü".encode(), b"/rooted/x", b"/")
     )
-    monkeypatch.setattr("holdfast.scan.walk.open", lambda *_: io.BytesIO(table), raising=False)
+    monkeypatch.setattr("holdfast.durable.platform.open", lambda *_: io.BytesIO(table), raising=False)
     assert mounts_below(b"/root") == {"a b", "c\\d", "ü"}
 
 
@@ -249,12 +250,19 @@ class TestSecondLook:
         assert ("folder/thing" in listing.folders) == (swap == "to folder")
         assert ("folder/thing" in pending(listing)) == (swap != "to folder")
 
+    @pytest.fixture
+    def all_young(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However slow this machine is."""
+        monkeypatch.setattr(classify, "_SLACK_NS", 10**15)
+
+    @pytest.mark.usefixtures("all_young")
     def test_a_young_file_is_read_again(self, root: Path, look: Look) -> None:
         write(root, "file")
         listing = look()
         assert listing.folders[""].flags(0) & YOUNG
         assert pending(look(learnt(listing))) == {"file"}
 
+    @pytest.mark.usefixtures("all_young")
     def test_a_young_folder_is_listed_again(self, root: Path, look: Look) -> None:
         listing = look()
         assert not listing.folders[""].trusted

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.adapters.agents import protocol
-from holdfast.adapters.agents.client_process import acts_alike, umask_of
+from holdfast.adapters.agents.client_process import acts_alike
+from holdfast.durable.platform.processes import separate_thread, umask_of
 
 if TYPE_CHECKING:
     from holdfast.workspace import Workspace
 
-_CLONE_FS = 0x200
 _FILES = 4
 _CONFIRM_S = 10.0
 _LOOK_S = 0.2
@@ -140,7 +140,7 @@ class _Surroundings(NamedTuple):
 
     def enter(self) -> bool:
         """Let this thread, and no other, have them for the rest of its life; False if that cannot be."""
-        if not has_own_folder():
+        if not separate_thread():
             return False
         try:
             os.fchdir(self.folder)
@@ -151,18 +151,10 @@ class _Surroundings(NamedTuple):
         return True
 
 
-def has_own_folder() -> bool:
-    """Give this thread a working directory and a umask of its own; False where the system does not allow it."""
-    try:
-        return bool(ctypes.CDLL(None).unshare(_CLONE_FS) == 0)
-    except AttributeError:
-        return False
-
-
 def can_serve() -> bool:
     """Whether threads can have a working directory of their own here: in some containers they cannot."""
     found: list[bool] = []
-    thread = threading.Thread(target=lambda: found.append(has_own_folder()))
+    thread = threading.Thread(target=lambda: found.append(separate_thread()))
     thread.start()
     thread.join()
     return found == [True]

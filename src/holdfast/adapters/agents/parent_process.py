@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from holdfast.durable.platform import process_stat
+
 TYPE_CHECKING = False  # as type checkers know it, without the cost of `typing`
 if TYPE_CHECKING:
     from holdfast.adapters.agents.attribution import AgentSession, OpenToolCall
@@ -63,13 +65,5 @@ def is_alive(owner: str) -> bool:
 
 
 def _stat(pid: int) -> tuple[str, int, str] | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
-    except OSError:
-        return None
-    name, _, rest = text.partition(b"(")[2].rpartition(b")")
-    words = rest.split()
-    if len(words) < 20 or words[0] in (b"Z", b"X"):
-        return None
-    return name.decode("utf-8", "replace"), int(words[1]), words[19].decode()
+    found = process_stat(pid)
+    return found[:3] if found is not None and found[3] else None

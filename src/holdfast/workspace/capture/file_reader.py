@@ -8,7 +8,6 @@ only wait for the GIL.
 from __future__ import annotations
 
 import contextlib
-import os
 import stat
 import threading
 import time
@@ -17,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.durable import platform
 from holdfast.errors import Conflict, Unavailable
 from holdfast.model import Reason
 from holdfast.scan import sqlite_files
@@ -36,9 +36,7 @@ Job = tuple[Folder, int]
 
 _HAND_OVER_BYTES = 16 << 10  # below this, a thread costs more than hashing and deflating
 _WAITING_BYTES = 4 << 20  # how much may wait for one thread
-_MOST_THREADS = min(
-    3, len(os.sched_getaffinity(0)) - 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) - 1
-)
+_MOST_THREADS = min(3, platform.available_processors() - 1)
 _AT_ONCE_FILES, _AT_ONCE_BYTES = 64, 1 << 20  # what one native call reads
 _ORDINARY_BYTES = 256 << 10  # larger files are read one by one
 _read_files = getattr(native, "read_files", None)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from holdfast import durable
+from holdfast.durable.platform import boot_id
 from holdfast.durable.sqlite import MEMORY, connect, is_busy, is_damage
 from holdfast.errors import Unavailable
 
@@ -441,11 +442,7 @@ def _put(connection: sqlite3.Connection, rows: Iterable[tuple[Row, str]]) -> Non
 
 def _boot() -> str:
     """Return the boot id: a power loss may keep the times of a file and lose its content."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-            return file.read().strip().decode("ascii", "replace")
-    except OSError:
-        return _OF_THIS_PROCESS  # cannot be told: only its own notes are relied on
+    return boot_id() or _OF_THIS_PROCESS  # cannot be told: only its own notes are relied on
 
 
 def _is_settled(status: os.stat_result) -> bool:

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Workspace
+from holdfast.durable.platform import inotify
 from holdfast.model import Reason
-from holdfast.scan import inotify
 from holdfast.scan.partial_walk import InDoubt, Narrowed
 from holdfast.scan.watch import Watch
 from holdfast.workspace.capture import file_reader

@@ -10,9 +10,13 @@ import ctypes
 import os
 import select
 import struct
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import NamedTuple
+
+if sys.platform == "win32":
+    raise ImportError("Windows has no inotify, nor folders that can be watched")
 
 MODIFY, ATTRIB, CLOSE_WRITE = 0x2, 0x4, 0x8
 MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200

@@ -11,20 +11,29 @@
 | reading without a new access time | `O_NOATIME` | not possible | not possible |
 | the helper of hooks, which needs `SO_PEERCRED` and `/proc` | yes | no: hooks do the work themselves | as on macOS |
 | a lock that a dead owner frees | `flock` | `flock` | Windows: `msvcrt.locking` |
-| hints about changed folders | `inotify` | none: every save looks at all files | as on macOS |
+| hints about changed folders (`inotify`) | `inotify` | none: every save looks at all files | as on macOS |
 | memory that a long-lived process gives back | `mallopt`, `malloc_trim` | the C library decides | as on macOS |
+| which processes live | `/proc/PID/stat` | unknown: a tool call without an end counts for hours | as on macOS |
+| who has a lock, or a file open for writing (`processes`) | `/proc` | unknown: only locks count | as on macOS |
+| mount points of the same device | `/proc/self/mountinfo` | unknown: those of other devices are seen | as on macOS |
+| when the computer was started | `boot_id` | unknown: no note of another process counts | as on macOS |
+| writes and reads past the page cache, large pages (`memory`) | yes | no | no |
+| reporting a page that the disk cannot read (`memory`) | `MADV_POPULATE_READ` | the process is killed | as on macOS |
+| a background process that does not disturb others | `SCHED_BATCH` | an ordinary process | as on macOS |
 
 Linux is tested; the column of macOS is written from its documentation and was never run. `tests/portable.py` takes
-every Linux-only call away, so that the last column is tested, too.
+every Linux-only call away, so that the last column is tested, too. No other module makes such a call, but for
+`adapters.agents.protocol`: the client of the helper, which would start later if it loaded this.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -46,6 +55,8 @@ O_NOATIME: int = getattr(os, "O_NOATIME", 0)
 _O_PATH: int = getattr(os, "O_PATH", 0)
 _PROC_FDS = "/proc/self/fd" if sys.platform == "linux" and os.path.isdir("/proc/self/fd") else ""
 _F_FULLFSYNC = 51  # of macOS
+DESCRIPTORS = ("/proc/self/fd", "/dev/fd")
+"""Folders that may list the descriptors of this process."""
 _loaded: ctypes.CDLL | None = None
 
 
@@ -286,6 +297,72 @@ def give_memory_back() -> None:
         import ctypes
 
         function(ctypes.c_size_t(0))
+
+
+# ---- What the system tells ----
+
+
+def process_stat(pid: int) -> tuple[str, int, str, bool] | None:
+    """Name, parent and start of a process (another one with its number has another start), and whether it is alive: one
+    whose end nobody took note of is not. None if there is none, or if the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    name, _, rest = text.partition(b"(")[2].rpartition(b")")
+    words = rest.split()
+    if len(words) < 20:
+        return None
+    return name.decode("utf-8", "replace"), int(words[1]), words[19].decode(), words[0] not in (b"Z", b"X")
+
+
+def boot_id() -> str | None:
+    """What is another with each start of the computer; None if the system does not tell."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return file.read().strip().decode("ascii", "replace")
+    except OSError:
+        return None
+
+
+def mount_points() -> Iterator[bytes]:
+    """Where something is mounted, bind mounts included; none where the system (or a sandbox) does not tell."""
+    try:
+        with open("/proc/self/mountinfo", "rb") as table:
+            for line in table:
+                where = line.split(b" ", 5)[4]  # the fifth field, see proc_pid_mountinfo(5)
+                # the kernel writes a blank as \\040
+                yield where.decode("unicode_escape").encode("latin-1") if b"\\" in where else where
+    except (OSError, IndexError, UnicodeDecodeError):
+        pass
+
+
+def is_in_user_namespace() -> bool:
+    """Whether users have other numbers here than outside, as far as the system tells."""
+    try:
+        with open("/proc/self/uid_map") as file:
+            return file.read().split() != ["0", "0", "4294967295"]
+    except OSError:
+        return False
+
+
+def available_processors() -> int:
+    """How many processors this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def give_way() -> None:
+    """Have the kernel take this process for one that nobody waits for.
+
+    Its share of the processor stays the same: one of low priority would be interrupted while it has the store's lock,
+    and an agent would wait for it. On a busy computer that is many times as long as its work.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 # ---- The C library ----

@@ -205,6 +205,19 @@ class TestTurn:
         assert "mine.txt" not in text
         assert "Part 1 of 2" in text
 
+    def test_a_part_without_changes_cannot_be_taken_back(
+        self, pages: Pages, workspace: Workspace, session: Session
+    ) -> None:
+        session.prompt("One file stays.")
+        session.write("one.txt", "agent\n")
+        (session.project / "mine.txt").write_text("mine\n")
+        workspace.save("mine, meanwhile")
+        session.write("two.txt", "agent\n")
+        session.tool("Bash", {"command": "rm two.txt"}, (session.project / "two.txt").unlink)
+        text = pages.get(f"turn/{workspace.turns(1).turns[0].checkpoints[0].id}").text
+        assert "Part 2 of 2" in text and "No file changed" in text
+        assert text.count("Take back this part") == 1
+
     def test_json(self, pages: Pages, workspace: Workspace) -> None:
         newest = workspace.list(1)[0]
         document = pages.get(f"turn/{newest.id}.json").json()

@@ -91,5 +91,5 @@ def test_a_save_that_does_harm_or_misses_something_is_caught(case: Case, damage:
 
 def test_result_with_failures_cannot_be_ok() -> None:
     """`ok` is derived, so that no engine can forget to set it."""
-    told = Restored("a1-x", "a2-y", [], [], {}, {"path": "why"}, {}, {})
+    told = Restored("a1-x", "a2-y", [], [], {}, {"path": "why"}, {}, {}, {}, [])
     assert not told.ok

@@ -41,14 +41,15 @@ def understood(args: Sequence[str]) -> tuple[dict[str, Any], str] | None:
 
 
 def answer(of_program: dict[str, Any], ref: str) -> int | None:
-    """Restore the folder; return the exit code. None if REF is no checkpoint: click's command says what it may be."""
+    """Restore the folder; return the exit code. None if there is no such checkpoint or no store: click's command says
+    what REF may be instead."""
     from holdfast.cli.context import App  # only here: other commands do not need it yet
     from holdfast.cli.restore_output import restore_at_once
 
     app = App(**of_program)
     try:
-        workspace = app.open()
         try:
+            workspace = app.open()
             target = workspace.get(ref)
         except NotFound:
             return None

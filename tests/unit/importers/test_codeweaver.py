@@ -118,5 +118,5 @@ def test_bad_file(source: Path, target: Path, text: str) -> None:
 
 
 def test_target_is_needed(source: Path) -> None:
-    with pytest.raises(Refused, match="where to import"):
+    with pytest.raises(Refused, match="no target for"):
         run(source)

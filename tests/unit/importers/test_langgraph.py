@@ -270,7 +270,7 @@ class TestBadInput:
         self.check(Damaged, source, target, out, "not a checkpoint of LangGraph")
 
     def test_target_is_needed(self, source: Path) -> None:
-        with pytest.raises(Refused, match="where to import"):
+        with pytest.raises(Refused, match="no target for"):
             run(source)
         with pytest.raises(Refused, match="is not a flow store"):
             run(source, source.parent)

@@ -234,7 +234,7 @@ class TestBadInput:
 
     def test_target(self, source: Path) -> None:
         torch.save({"n": 1}, source / "ckpt-1.pt")
-        with pytest.raises(Refused, match="where to import"):
+        with pytest.raises(Refused, match="no target for"):
             run(source)
         with pytest.raises(Refused, match="the source itself"):
             run(source, source)

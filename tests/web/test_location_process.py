@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient  # noqa: F401  # marks these tests
 
 from holdfast.errors import NotFound, Unavailable
 from holdfast.flow import Checkpoint, CheckpointMetadata, open_states

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("uvicorn")
+from starlette.testclient import TestClient  # noqa: F401  # marks these tests
 
 from holdfast.durable import platform
 from holdfast.web import server

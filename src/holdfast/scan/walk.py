@@ -27,6 +27,7 @@ from holdfast.scan.classify import Judge, is_partly, young
 from holdfast.scan.dir_handles import SHORTAGES, Handles, join, split, upwards
 from holdfast.scan.ignore import MAX_IGNORE_BYTES, Rules
 from holdfast.scan.limits import Limits, has_few_entries, hold_to_total
+from holdfast.scan.moment import Moment
 
 GIT_FOLDER = "a repository's own folder"
 _ROUNDS = 8  # until every git directory that a `.git` points to is known; two, unless one changes meanwhile
@@ -79,11 +80,11 @@ class Walk:
         swept: CachedFolders | None = None,
         cover: Callable[[str, int], None] | None = None,
         clock: Callable[[], int] = time.time_ns,
-        since_ns: int | None = None,
+        since: Moment | None = None,
     ) -> None:
         """`swept`: the cache, if a sweep has just compared it with the disk. `cover` is called with each folder before
         it is read. `clock`: nanoseconds, of the clock that stamps files; any other could make a file that changes
-        during the scan look old enough to be trusted (P2). `since_ns`: when the sweep began, by that clock.
+        during the scan look old enough to be trusted (P2). `since`: when the sweep began, by that clock.
         """
         self._clock = clock
         self._handles = handles
@@ -101,7 +102,7 @@ class Walk:
         self._above_mounts = {above for mount in self.mounts for above in (*upwards(mount), "")}
         status = os.fstat(handles.open(""))
         self.began_ns = clock()
-        self._since_ns = self.began_ns if since_ns is None else min(since_ns, self.began_ns)
+        self._since = since or Moment(self.began_ns, time.monotonic_ns())
         self.identity = (status.st_dev, status.st_ino, status.st_uid, status.st_gid)
         self._swept = None if rehash or cover or swept is None or not _is_of(swept, status) else swept
         self.listing = Listing((status.st_uid, status.st_gid), status.st_dev, self._swept)
@@ -354,7 +355,7 @@ class Walk:
         old: Folder | None,
         now: int,
     ) -> tuple[Folder, Rules, dict[str, str]] | None:
-        self._has_lost = self._has_lost or bool(young(status, self._since_ns))
+        self._has_lost = self._has_lost or self._may_have_lost(status)
         with os.scandir(fd) as entries:
             found = sorted(entries, key=_name)  # `Folder.place` searches by halves; the same names, the same columns
         names = {entry.name for entry in found}
@@ -377,6 +378,13 @@ class Walk:
         folder.rows = columns(judge.rows)
         folder.count_ignored()
         return folder, rules, judge.contexts
+
+    def _may_have_lost(self, status: os.stat_result) -> bool:
+        """Whether anything may have left a folder with this status since the scan began.
+
+        If the clock was set back meanwhile, the times of what changed since may be earlier than that.
+        """
+        return bool(young(status, min(self._since.file_ns, self.began_ns))) or self._since.is_doubtful(self._clock)
 
     def _rules_of(self, path: str, fd: int, outer: Rules, gitignore: bool, holdfastignore: bool, git: bool) -> Rules:
         where = user_git.git_dir(self._root / path) if git else None

@@ -20,6 +20,7 @@ from holdfast.scan.cache import UNKNOWN, YOUNG, Folder
 from holdfast.scan.dir_handles import Handles, join
 from holdfast.scan.ignore import Rules
 from holdfast.scan.limits import Limits
+from holdfast.scan.moment import Moment
 from holdfast.scan.walk import Listing, Walk, mounts_below
 from waiting import settle
 
@@ -413,11 +414,11 @@ class TestMeanwhile:
         write(root, "a/file", "b/file", "b/moves")
         settle(root)
         cache = look().folders
-        since_ns = time.time_ns()
+        since = Moment.now(time.time_ns)
         with Handles(str(root)) as handles:
             walk = Walk(
                 handles, root, cache=cache, rules=Rules.root(), wanted=Chosen(), limits=Limits(), clock=later,
-                since_ns=since_ns,
+                since=since,
             )  # fmt: skip
             known, real_visit = cache["a"], walk._visit
             walk._visit = lambda path, *given: (  # type: ignore[method-assign]
@@ -425,6 +426,31 @@ class TestMeanwhile:
             )
             walk.listing.folders["a"] = known
             (root / "b/moves").rename(root / "a/moved")
+            assert held(walk.run()) == {"a/file", "b/file"}
+            assert walk.moved()
+
+    def test_what_moves_after_the_clock_was_set_back_is_noticed(
+        self, root: Path, look: Look, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """`a` was walked; then the clock was set back, so that the time of the move is before the walk began."""
+        write(root, "a/file", "b/file", "b/moves")
+        settle(root)
+        cache = look().folders
+        ahead_ns = [3_600_000_000_000]
+        real_open = Handles.open
+
+        def open_late(self: Handles, path: str) -> int:
+            if path == "b" and ahead_ns != [0]:
+                ahead_ns[:] = [0]
+                (root / "b/moves").rename(root / "a/moved")
+            return real_open(self, path)
+
+        monkeypatch.setattr(Handles, "open", open_late)
+        with Handles(str(root)) as handles:
+            walk = Walk(
+                handles, root, cache=cache, rules=Rules.root(), wanted=Chosen(), limits=Limits(),
+                clock=lambda: time.time_ns() + ahead_ns[0],
+            )  # fmt: skip
             assert held(walk.run()) == {"a/file", "b/file"}
             assert walk.moved()
 

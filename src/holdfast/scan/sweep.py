@@ -42,11 +42,13 @@ class Sweep:
     def __init__(self, data: bytes, start: int, root: str) -> None:
         """data: the bytes of the cache; start: where its records begin; root: the workspace."""
         self._found: tuple[bytes, bytes] | None = None
-        self._thread = None
+        self._thread: threading.Thread | None = None
         if native is not None:
             # a daemon: a sweep of a slow network disk must not delay the end of an interrupted program
-            self._thread = threading.Thread(target=self._run, args=(data, start, root), daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, args=(data, start, root), daemon=True)
+            with suppress(RuntimeError):  # the system starts no more threads: the walk looks at everything
+                thread.start()
+                self._thread = thread
 
     def result(self) -> tuple[bytes, bytes] | None:
         """Wait for the end, and return a verdict for each folder and where it is (as `_native.sweep` does); None

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Set
 from pathlib import Path
@@ -382,8 +383,11 @@ class Walk:
     def _may_have_lost(self, status: os.stat_result) -> bool:
         """Whether anything may have left a folder with this status since the scan began.
 
-        If the clock was set back meanwhile, the times of what changed since may be earlier than that.
+        If the clock was set back meanwhile, or is not the one that stamps files, the times of what changed since may be
+        earlier than that.
         """
+        if not has_our_clock(os.fsencode(self._root), status.st_dev):
+            return True
         return bool(young(status, min(self._since.file_ns, self.began_ns))) or self._since.is_doubtful(self._clock)
 
     def _rules_of(self, path: str, fd: int, outer: Rules, gitignore: bool, holdfastignore: bool, git: bool) -> Rules:
@@ -504,16 +508,41 @@ def _name(entry: os.DirEntry[str]) -> str:
 
 def mounts_below(root: bytes) -> frozenset[str]:
     """Mount points inside the workspace, also those of the same device (bind mounts)."""
-    found = set()
     prefix = root.rstrip(b"/") + b"/"
+    return frozenset(os.fsdecode(where[len(prefix) :]) for where, _, _ in _mounts() if where.startswith(prefix))
+
+
+_OUR_CLOCK = frozenset([b"btrfs", b"overlay", b"ramfs", b"tmpfs", b"zfs", b"bcachefs", b"ubifs"])
+"""Types of file systems without a device of their own whose files are stamped by this machine's kernel."""
+
+
+def has_our_clock(root: bytes, device: int) -> bool:
+    """Whether a folder's files are known to be stamped by the clock of this machine. On a network disk, or one that a
+    virtual machine shares with its host, they are not: that clock may be behind by seconds."""
+    if sys.platform != "linux":
+        return False
+    if os.major(device):
+        return True  # a disk
+    mounts, number = _mounts(), b"0:%d" % os.minor(device)
+    found = [kind for _, device_number, kind in mounts if device_number == number]
+    if not found:  # each subvolume of btrfs has a number of its own, which is in no list
+        place = os.path.realpath(root) + b"/"
+        above = [(len(where), kind) for where, _, kind in mounts if place.startswith(where.rstrip(b"/") + b"/")]
+        found = [kind for length, kind in above if length == max(above)[0]]
+    return bool(found) and all(kind in _OUR_CLOCK for kind in found)
+
+
+def _mounts() -> list[tuple[bytes, bytes, bytes]]:
+    """Where something is mounted, its device and its type; nothing if that is unknown (not Linux, or a sandbox)."""
+    found = []
     try:
         with open("/proc/self/mountinfo", "rb") as table:
             for line in table:
-                where = line.split(b" ", 5)[4]  # the fifth field, see proc_pid_mountinfo(5)
+                fields = line.split(b" ", 5)  # see proc_pid_mountinfo(5)
+                where, kind = fields[4], line.partition(b" - ")[2].partition(b" ")[0]
                 if b"\\" in where:  # the kernel writes \\040
                     where = where.decode("unicode_escape").encode("latin-1")
-                if where.startswith(prefix):
-                    found.add(os.fsdecode(where[len(prefix) :]))
+                found.append((where, fields[2], kind))
     except (OSError, IndexError, UnicodeDecodeError):
-        pass  # no mountinfo (not Linux, or a sandbox): a mount of another device is still known by its number
-    return frozenset(found)
+        pass  # a mount of another device is still known by its number
+    return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from holdfast.cli import fast_restore
+from holdfast.workspace.stored.repository import BISECT_NOTE
 
 TAKEN = [
     ("restore", "latest"),
@@ -39,6 +41,8 @@ LEFT = [
     ("-C", "restore"),
     ("-C", "", "restore", "latest"),
     ("-C", "--json", "restore", "latest"),
+    ("-C", "~/project", "restore", "latest"),
+    ("restore", "sqlite:///states.db"),
     ("--yes", "restore", "latest"),
     ("--store", "elsewhere", "restore", "latest"),
     ("help", "restore"),
@@ -68,6 +72,22 @@ def test_answer_is_the_one_that_click_leads_to(words, is_changed, holdfast, proj
     assert found[0] == found[1]
     monkeypatch.undo()
     assert fast_restore.understood(words) is not None
+
+
+def test_what_opening_says_is_said_once_where_ref_is_no_checkpoint(holdfast, project: Path, monkeypatch):
+    (project / "notes.txt").write_text("0\n")
+    holdfast("save", "--name", "old")
+    (project / "notes.txt").write_text("1\n")
+    before = holdfast("--json", "save").json["checkpoint"]["id"]
+    holdfast("restore", "old")
+    (own,) = Path(os.environ["XDG_STATE_HOME"]).glob("holdfast/workspaces/*/holdfast")
+    (own / BISECT_NOTE).write_text(before)
+    for words in (("restore", "missing"), ("restore", "notes.txt")):
+        ran = holdfast(*words)
+        with monkeypatch.context() as patched:
+            patched.setattr(fast_restore, "understood", lambda args: None)
+            assert holdfast(*words) == ran
+        assert ran.err.count("A bisect --in-place was killed") == 1
 
 
 def _without_ids(text: str) -> str:

@@ -51,7 +51,6 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _run(args: Sequence[str]) -> int:
     global may_end_at_once
-    code: int | None
     if asked := fast_log.understood(args):
         code = fast_log.answer(*asked)
         may_end_at_once = True
@@ -71,9 +70,9 @@ def _run(args: Sequence[str]) -> int:
     if "restore" in args:
         from holdfast.cli import fast_restore  # as above
 
-        if (wanted := fast_restore.understood(args)) is not None and (code := fast_restore.answer(*wanted)) is not None:
+        if (wanted := fast_restore.understood(args)) is not None:
             may_end_at_once = True
-            return code
+            return fast_restore.answer(*wanted)
     import click  # inside `main`'s protection: loading it is most of the start-up time
 
     from holdfast.cli.group import group

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from holdfast.native import native as loaded
 from holdfast.scan.cache import records_at
+from holdfast.scan.moment import Moment
 
 native = loaded if sys.getfilesystemencoding() == "utf-8" else None  # names in the cache are UTF-8
 """The native module, or None."""
@@ -41,11 +42,13 @@ class Sweep:
     def __init__(self, data: bytes, start: int, root: str) -> None:
         """data: the bytes of the cache; start: where its records begin; root: the workspace."""
         self._found: tuple[bytes, bytes] | None = None
-        self._thread = None
+        self._thread: threading.Thread | None = None
         if native is not None:
             # a daemon: a sweep of a slow network disk must not delay the end of an interrupted program
-            self._thread = threading.Thread(target=self._run, args=(data, start, root), daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, args=(data, start, root), daemon=True)
+            with suppress(RuntimeError):  # the system starts no more threads: the walk looks at everything
+                thread.start()
+                self._thread = thread
 
     def result(self) -> tuple[bytes, bytes] | None:
         """Wait for the end, and return a verdict for each folder and where it is (as `_native.sweep` does); None
@@ -80,12 +83,12 @@ class EarlySweep:
         self.drop()
         if native is None:
             return
-        since_ns = self._clock()
+        since = Moment.now(self._clock)
         with suppress(OSError):  # a cache that cannot be read is for the scan to deal with
             data = self._cache_path.read_bytes()
             if (start := records_at(data)) is not None:
                 sweep = Sweep(data, start, os.fspath(self._root))
-                self._begun = threading.get_ident(), BegunSweep(data, since_ns, sweep)
+                self._begun = threading.get_ident(), BegunSweep(data, since, sweep)
 
     def take(self) -> BegunSweep | None:
         """Return the sweep that this thread began, once."""
@@ -104,5 +107,5 @@ class BegunSweep(NamedTuple):
     """A sweep, the cache that it compares, and when it began."""
 
     data: bytes
-    since_ns: int
+    since: Moment
     sweep: Sweep

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Set
 from pathlib import Path
@@ -28,6 +29,7 @@ from holdfast.scan.classify import Judge, is_partly, young
 from holdfast.scan.dir_handles import SHORTAGES, Handles, join, split, upwards
 from holdfast.scan.ignore import MAX_IGNORE_BYTES, Rules
 from holdfast.scan.limits import Limits, has_few_entries, hold_to_total
+from holdfast.scan.moment import Moment
 
 GIT_FOLDER = "a repository's own folder"
 _ROUNDS = 8  # until every git directory that a `.git` points to is known; two, unless one changes meanwhile
@@ -80,11 +82,11 @@ class Walk:
         swept: CachedFolders | None = None,
         cover: Callable[[str, int], None] | None = None,
         clock: Callable[[], int] = time.time_ns,
-        since_ns: int | None = None,
+        since: Moment | None = None,
     ) -> None:
         """`swept`: the cache, if a sweep has just compared it with the disk. `cover` is called with each folder before
         it is read. `clock`: nanoseconds, of the clock that stamps files; any other could make a file that changes
-        during the scan look old enough to be trusted (P2). `since_ns`: when the sweep began, by that clock.
+        during the scan look old enough to be trusted (P2). `since`: when the sweep began, by that clock.
         """
         self._clock = clock
         self._handles = handles
@@ -102,7 +104,7 @@ class Walk:
         self._above_mounts = {above for mount in self.mounts for above in (*upwards(mount), "")}
         status = os.fstat(handles.open(""))
         self.began_ns = clock()
-        self._since_ns = self.began_ns if since_ns is None else min(since_ns, self.began_ns)
+        self._since = since or Moment(self.began_ns, time.monotonic_ns())
         self.identity = (status.st_dev, status.st_ino, status.st_uid, status.st_gid)
         self._swept = None if rehash or cover or swept is None or not _is_of(swept, status) else swept
         self.listing = Listing((status.st_uid, status.st_gid), status.st_dev, self._swept)
@@ -355,7 +357,7 @@ class Walk:
         old: Folder | None,
         now: int,
     ) -> tuple[Folder, Rules, dict[str, str]] | None:
-        self._has_lost = self._has_lost or bool(young(status, self._since_ns))
+        self._has_lost = self._has_lost or self._may_have_lost(status)
         with os.scandir(fd) as entries:
             found = sorted(entries, key=_name)  # `Folder.place` searches by halves; the same names, the same columns
         names = {entry.name for entry in found}
@@ -378,6 +380,16 @@ class Walk:
         folder.rows = columns(judge.rows)
         folder.count_ignored()
         return folder, rules, judge.contexts
+
+    def _may_have_lost(self, status: os.stat_result) -> bool:
+        """Whether anything may have left a folder with this status since the scan began.
+
+        If the clock was set back meanwhile, or is not the one that stamps files, the times of what changed since may be
+        earlier than that.
+        """
+        if not has_our_clock(os.fsencode(self._root), status.st_dev):
+            return True
+        return bool(young(status, min(self._since.file_ns, self.began_ns))) or self._since.is_doubtful(self._clock)
 
     def _rules_of(self, path: str, fd: int, outer: Rules, gitignore: bool, holdfastignore: bool, git: bool) -> Rules:
         where = user_git.git_dir(self._root / path) if git else None
@@ -499,4 +511,24 @@ def mounts_below(root: bytes) -> frozenset[str]:
     """Mount points inside the workspace, also those of the same device (bind mounts)."""
     prefix = root.rstrip(b"/") + b"/"
     # Where the system does not tell, a mount of another device is still known by its number
-    return frozenset(os.fsdecode(each[len(prefix) :]) for each in platform.mount_points() if each.startswith(prefix))
+    return frozenset(os.fsdecode(where[len(prefix) :]) for where, _, _ in platform.mounts() if where.startswith(prefix))
+
+
+_OUR_CLOCK = frozenset([b"btrfs", b"overlay", b"ramfs", b"tmpfs", b"zfs", b"bcachefs", b"ubifs"])
+"""Types of file systems without a device of their own whose files are stamped by this machine's kernel."""
+
+
+def has_our_clock(root: bytes, device: int) -> bool:
+    """Whether a folder's files are known to be stamped by the clock of this machine. On a network disk, or one that a
+    virtual machine shares with its host, they are not: that clock may be behind by seconds."""
+    if sys.platform != "linux":
+        return False
+    if os.major(device):
+        return True  # a disk
+    mounts, number = [*platform.mounts()], b"0:%d" % os.minor(device)
+    found = [kind for _, device_number, kind in mounts if device_number == number]
+    if not found:  # each subvolume of btrfs has a number of its own, which is in no list
+        place = os.path.realpath(root) + b"/"
+        above = [(len(where), kind) for where, _, kind in mounts if place.startswith(where.rstrip(b"/") + b"/")]
+        found = [kind for length, kind in above if length == max(above)[0]]
+    return bool(found) and all(kind in _OUR_CLOCK for kind in found)

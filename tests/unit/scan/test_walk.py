@@ -21,7 +21,8 @@ from holdfast.scan.cache import UNKNOWN, YOUNG, Folder
 from holdfast.scan.dir_handles import Handles, join
 from holdfast.scan.ignore import Rules
 from holdfast.scan.limits import Limits
-from holdfast.scan.walk import Listing, Walk, mounts_below
+from holdfast.scan.moment import Moment
+from holdfast.scan.walk import Listing, Walk, has_our_clock, mounts_below
 from waiting import settle
 
 
@@ -51,6 +52,33 @@ def test_a_mount_with_a_blank_or_a_backslash_in_its_name(monkeypatch: pytest.Mon
     )
     monkeypatch.setattr("holdfast.durable.platform.open", lambda *_: io.BytesIO(table), raising=False)
     assert mounts_below(b"/root") == {"a b", "c\\d", "ü"}
+
+
+@pytest.mark.parametrize(
+    ("device", "root", "is_ours"),
+    [
+        (os.makedev(8, 1), b"/home", True),
+        (os.makedev(0, 40), b"/tmp", True),
+        (os.makedev(0, 41), b"/net", False),
+        (os.makedev(0, 42), b"/shared", False),
+        (os.makedev(0, 77), b"/pool/some/volume", True),  # a subvolume, by the mount above it
+        (os.makedev(0, 77), b"/net/somewhere", False),
+        (os.makedev(0, 77), b"/unknown", False),
+    ],
+)
+def test_whose_clock_stamps_files(device: int, root: bytes, is_ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of another machine may be behind."""
+    mounts = ((b"8:1", b"/", b"ext4"), (b"0:40", b"/tmp", b"tmpfs"), (b"0:41", b"/net", b"nfs4"),
+              (b"0:42", b"/shared", b"fuse.sshfs"), (b"0:43", b"/pool", b"btrfs"))  # fmt: skip
+    table = b"".join(b"36 35 %s / %s rw,noatime master:1 - %s /dev/root rw\n" % each for each in mounts)
+    monkeypatch.setattr("holdfast.durable.platform.open", lambda *_: io.BytesIO(table), raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    assert has_our_clock(root, device) == is_ours
+
+
+def test_a_clock_of_which_nothing_is_known_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert not has_our_clock(b"/home", os.makedev(8, 1))
 
 
 Look = Callable[..., Listing]
@@ -421,11 +449,11 @@ class TestMeanwhile:
         write(root, "a/file", "b/file", "b/moves")
         settle(root)
         cache = look().folders
-        since_ns = time.time_ns()
+        since = Moment.now(time.time_ns)
         with Handles(str(root)) as handles:
             walk = Walk(
                 handles, root, cache=cache, rules=Rules.root(), wanted=Chosen(), limits=Limits(), clock=later,
-                since_ns=since_ns,
+                since=since,
             )  # fmt: skip
             known, real_visit = cache["a"], walk._visit
             walk._visit = lambda path, *given: (  # type: ignore[method-assign]
@@ -436,8 +464,57 @@ class TestMeanwhile:
             assert held(walk.run()) == {"a/file", "b/file"}
             assert walk.moved()
 
-    def test_folder_that_changes_after_an_ordinary_scan_is_no_move(self, root: Path, look: Look) -> None:
+    def test_what_moves_after_the_clock_was_set_back_is_noticed(
+        self, root: Path, look: Look, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """`a` was walked; then the clock was set back, so that the time of the move is before the walk began."""
+        write(root, "a/file", "b/file", "b/moves")
+        settle(root)
+        cache = look().folders
+        ahead_ns = [3_600_000_000_000]
+        real_open = Handles.open
+
+        def open_late(self: Handles, path: str) -> int:
+            if path == "b" and ahead_ns != [0]:
+                ahead_ns[:] = [0]
+                (root / "b/moves").rename(root / "a/moved")
+            return real_open(self, path)
+
+        monkeypatch.setattr(Handles, "open", open_late)
+        with Handles(str(root)) as handles:
+            walk = Walk(
+                handles, root, cache=cache, rules=Rules.root(), wanted=Chosen(), limits=Limits(),
+                clock=lambda: time.time_ns() + ahead_ns[0],
+            )  # fmt: skip
+            assert held(walk.run()) == {"a/file", "b/file"}
+            assert walk.moved()
+
+    def test_what_moves_on_a_disk_whose_clock_is_behind_is_noticed(
+        self, root: Path, look: Look, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """`a` was walked; then a server stamped the move with a time that our clock had before that."""
+        write(root, "a/file", "b/file", "b/moves")
+        settle(root)
+        cache = look().folders
+        real_open = Handles.open
+
+        def open_late(self: Handles, path: str) -> int:
+            if path == "b" and (root / "b/moves").exists():
+                (root / "b/moves").rename(root / "a/moved")
+            return real_open(self, path)
+
+        monkeypatch.setattr(Handles, "open", open_late)
+        monkeypatch.setattr("holdfast.scan.walk.has_our_clock", lambda *_: False)
+        with Handles(str(root)) as handles:
+            walk = Walk(handles, root, cache=cache, rules=Rules.root(), wanted=Chosen(), limits=Limits(), clock=later)
+            assert held(walk.run()) == {"a/file", "b/file"}
+            assert walk.moved()
+
+    def test_folder_that_changes_after_an_ordinary_scan_is_no_move(
+        self, root: Path, look: Look, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A folder was listed, but nothing left it since the scan began: no other folder has to be looked at (P8)."""
+        monkeypatch.setattr("holdfast.scan.walk.has_our_clock", lambda *_: True)
         write(root, "a/file", "b/file")
         settle(root)
         cache = look().folders

@@ -93,11 +93,11 @@ def restore(
         ref, chosen = _choose(app, workspace, preview)
     if not (dry_run or pick):
         act = partial(workspace.restore, paths=chosen, skip_damaged=skip_damaged, touch=touch, **which)
-        with _hint_for_path(app, workspace, ref, paths):
+        with hint_for_path(app, workspace, ref, paths):
             target = workspace.get(ref)
             kept = find_conversation(target) if with_conversation else None
             return restore_at_once(app, workspace, partial(act, target), kept=kept)
-    with _hint_for_path(app, workspace, ref, paths):
+    with hint_for_path(app, workspace, ref, paths):
         plan = preview(ref, chosen)
     if pick and plan and paths_of(plan):
         chosen = _pick_paths(app, workspace, plan)
@@ -119,7 +119,7 @@ def _check_with_patch(given: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def _hint_for_path(app: App, workspace: Workspace, ref: str, paths: tuple[str, ...]) -> Iterator[None]:
+def hint_for_path(app: App, workspace: Workspace, ref: str, paths: tuple[str, ...]) -> Iterator[None]:
     """Have NotFound say how to restore REF if that is a path and no checkpoint."""
     try:
         yield
@@ -132,7 +132,8 @@ def _hint_for_path(app: App, workspace: Workspace, ref: str, paths: tuple[str, .
             raise error from None  # it is a path that was not found
         if not os.path.lexists(ref):
             raise unknown_word(app, workspace, [ref], error) from None
-        raise NotFound(error.message, hint=f"To restore this path: {typed('restore', 'latest', ref, *paths)}") from None
+        again = app.typed("restore", "latest", ref, *paths)
+        raise NotFound(error.message, hint=f"To restore this path: {again}") from None
 
 
 # hunk by hunk

@@ -326,14 +326,17 @@ def boot_id() -> str | None:
         return None
 
 
-def mount_points() -> Iterator[bytes]:
-    """Where something is mounted, bind mounts included; none where the system (or a sandbox) does not tell."""
+def mounts() -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Where something is mounted, bind mounts included, its device as MAJOR:MINOR, and its type; nothing where the
+    system (or a sandbox) does not tell."""
     try:
         with open("/proc/self/mountinfo", "rb") as table:
             for line in table:
-                where = line.split(b" ", 5)[4]  # the fifth field, see proc_pid_mountinfo(5)
+                fields = line.split(b" ", 5)  # see proc_pid_mountinfo(5)
+                where, kind = fields[4], line.partition(b" - ")[2].partition(b" ")[0]
                 # the kernel writes a blank as \\040
-                yield where.decode("unicode_escape").encode("latin-1") if b"\\" in where else where
+                where = where.decode("unicode_escape").encode("latin-1") if b"\\" in where else where
+                yield where, fields[2], kind
     except (OSError, IndexError, UnicodeDecodeError):
         pass
 

@@ -139,6 +139,7 @@ class TreeReader:
         found = self._pairs.get((one, other))
         if found is None:
             found = self._pairs[one, other] = _decoded_apart(self._read(one), self._read(other))
+            self.cached_entries += sum(1 + len(view.entries) + len(view.folders) for view in found)
         return found
 
     def find(self, root: Node, path: str) -> Entry | None:

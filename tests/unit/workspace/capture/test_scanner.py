@@ -178,6 +178,16 @@ class TestEarlySweep:
         project.write("a/two", b"changed")
         assert ws.restore("latest").written and begun == [0, 1]
 
+    def test_a_system_that_starts_no_thread_is_walked(
+        self, project: Any, saved: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(_: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        project.write("a/one", b"changed")
+        assert project.open().save().files_changed == ["a/one"]
+
     def test_ends_with_the_call(self, saved: Workspace) -> None:
         with pytest.raises(NotFound):
             saved.restore("nowhere")

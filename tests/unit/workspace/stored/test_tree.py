@@ -193,3 +193,13 @@ def test_folders_that_were_compared_are_not_read_again(ws: Workspace, roots: tup
     back = {change.path: change for change in reader.diff(*reversed(roots))}
     assert len(watched.read) == read
     assert back == {path: Change(path, after, before) for path, before, after in there.values()}
+
+
+def test_folders_that_were_compared_count_as_remembered(ws: Workspace, roots: tuple[Node, Node]) -> None:
+    """A search compares one checkpoint after the other, and begins with a new reader once much is in memory."""
+    reader = TreeReader(ObjectSink(ObjectStore(ws.store)))
+    for number, pair in enumerate([roots, roots[::-1]]):
+        assert list(reader.diff(*pair))
+        if not number:
+            remembered = reader.cached_entries
+    assert reader.cached_entries == remembered > 0

@@ -27,7 +27,7 @@ COMMAND_LINE = {
     "leave_out_keys": "Leave out --keys and HOLDFAST_FLOW_KEYS to read it as it is.",
     "limit_embeds": "Set usd_per_mtok for the model, or pass --max-embeds instead of --max-usd.",
     "list": "See `holdfast log`.",
-    "list_all": "`holdfast log --all` shows every state.",
+    "list_all": "List every checkpoint with: holdfast log --all",
     "list_sessions": "List them with `holdfast log LOCATION`.",
     "name_namespace": "Say which with --namespace.",
     "name_paths": "Paths come after --, as in: holdfast diff latest -- src/",

@@ -371,7 +371,7 @@ class FlowLocation:
             sum(report.bytes_read for report in reports.values()),
             problems,
             {"ok": is_ok, "tenants": each},
-            [] if is_ok else ["Checkpoints that are not named are sound."],
+            [] if is_ok else ["Checkpoints that are not listed are intact."],
         )
 
     def usage(self, limit: int | None) -> UsageReport:

@@ -138,7 +138,7 @@ class TrainingLocation:
     def verify(self, progress: Progress | None = None) -> Verification:
         report = self._run.verify(progress)
         problems = [
-            f"{each.what}: {each.detail}" + (f"  (touches {', '.join(each.checkpoints)})" if each.checkpoints else "")
+            f"{each.what}: {each.detail}" + (f"  (affects {', '.join(each.checkpoints)})" if each.checkpoints else "")
             for each in report.problems
         ]
         read = [(report.checkpoints, "checkpoint"), (report.objects, "file")]

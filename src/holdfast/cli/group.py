@@ -59,7 +59,7 @@ SECTIONS = {
     "Graphs, training runs, indexes": {
         "import": "Import the checkpoints that another tool made.",
         "copy": "Copy the states of a flow store to another, unchanged.",
-        "training": "Look at the checkpoints of a training run.",
+        "training": "Inspect the checkpoints of a training run.",
         "index": "Turn documents into an index that can be searched.",
     },
     "Keep checkpoints, free space": {

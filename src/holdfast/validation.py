@@ -55,7 +55,7 @@ def check_optional_text(value: object, what: str) -> str | None:
 def check_texts(value: object, what: str) -> Sequence[str]:
     """A list or tuple of texts; a single text is none, though Python could iterate over it."""
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(each, str) for each in value):
-        raise Refused(f"{what} is not a list of texts", hint="Give a list or tuple of str.")
+        raise Refused(f"{what} is not a list of str", hint="Give a list or tuple of str.")
     return value
 
 

@@ -55,7 +55,7 @@ class TestEditableInstalls:
         states(holdfast, write, "src/shop/__init__.py", "good = {}\n", bad_from=3)
         ran = holdfast.spawn("bisect", "a1", "--", ".venv/bin/python", "-c", CHECK, PYTHONPATH="")
         assert ran.code == 0, ran
-        assert "a3 is the first bad one" in ran.out
+        assert "a3 is the first bad checkpoint" in ran.out
         assert ("editable" in ran.err) is needs_warning
 
     def test_by_a_path_file(self, holdfast, write: Write, package: Path):
@@ -85,13 +85,13 @@ sys.meta_path.append(Finder)
         monkeypatch.setenv("VIRTUAL_ENV", str(elsewhere))
         states(holdfast, write, "src/shop/__init__.py", "good = {}\n", bad_from=2)
         ran = holdfast.spawn("bisect", "a1", "--", f"{elsewhere}/bin/python", "-c", CHECK, PYTHONPATH="")
-        assert ran.code == 0 and "a2 is the first bad one" in ran.out, ran
+        assert ran.code == 0 and "a2 is the first bad checkpoint" in ran.out, ran
 
     def test_a_path_of_the_environment_is_led_to_the_scratch_folder(self, holdfast, write: Write, package: Path):
         states(holdfast, write, "src/shop/__init__.py", "good = {}\n", bad_from=2)
         words = ("bisect", "a1", "--", ".venv/bin/python", "-c", CHECK)
         ran = holdfast.spawn(*words, PYTHONPATH=os.pathsep.join([f"{package}/src", *sys.path]))
-        assert ran.code == 0 and "a2 is the first bad one" in ran.out, ran
+        assert ran.code == 0 and "a2 is the first bad checkpoint" in ran.out, ran
 
 
 def test_dependencies_are_linked(holdfast, write: Write, project: Path):
@@ -120,7 +120,7 @@ def test_packages_of_a_monorepo_are_those_of_the_checkpoint(holdfast, write: Wri
     states(holdfast, write, "packages/a/index.js", "{}\n", bad_from=2)
     grep = 'for f in node_modules/a node_modules/@shop/a; do read x < $f/index.js; test "$x" = 1 || exit 1; done'
     ran = holdfast.spawn("bisect", "a1", "--", "sh", "-c", f"test -f node_modules/other/index.js && {grep}")
-    assert ran.code == 0 and "a2 is the first bad one" in ran.out, ran
+    assert ran.code == 0 and "a2 is the first bad checkpoint" in ran.out, ran
 
 
 def test_a_command_that_removes_or_fills_dependencies_is_reported(holdfast, write: Write, project: Path):
@@ -167,7 +167,7 @@ class TestInPlace:
 
     def test_it_finds_the_first_bad_one_and_brings_everything_back(self, holdfast, project, unsaved):
         ran = holdfast.spawn("bisect", "a1", "a4", "--in-place", "--", "sh", "-c", self.script)
-        assert ran.code == 0 and "a3 is the first bad one" in ran.out, ran
+        assert ran.code == 0 and "a3 is the first bad checkpoint" in ran.out, ran
         assert captured(project) == unsaved
         assert holdfast("undo").code == 3  # no restore is left to undo
 
@@ -221,5 +221,5 @@ class TestInPlace:
         states(holdfast, write, "good", "{}\n", bad_from=3)
         script = "make -s build/out && read x < build/out && test $x = 1"
         ran = holdfast.spawn("bisect", "a1", "a4", "--in-place", "--", "sh", "-c", script)
-        assert ran.code == 0 and "a3 is the first bad one" in ran.out, ran
+        assert ran.code == 0 and "a3 is the first bad checkpoint" in ran.out, ran
         assert "perhaps built from others: build again:\n    build" in ran.err

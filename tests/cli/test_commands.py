@@ -99,7 +99,7 @@ def test_few_excluded_files_are_named_and_many_counted(holdfast, write: Write):
     write("big.bin", "x")
     ran = holdfast("save", "--exclude", "*.bin")
     assert ran.code == 0
-    assert "\nbig.bin excluded by rules; why: " in ran.err
+    assert "\nbig.bin excluded by rules; reasons: " in ran.err
     assert "big.bin" in holdfast("show", "--uncovered").out
     for number in range(3):
         write(f"{number}.bin", "x")
@@ -114,7 +114,7 @@ def test_what_is_left_out_is_said_once(holdfast, write: Write):
     assert holdfast("save", "--exclude", "*.bin").err == ""
     write("other.bin", "x")
     write("a.txt", "three\n")
-    assert holdfast("save", "--exclude", "*.bin").err.startswith("other.bin excluded by rules; why: ")
+    assert holdfast("save", "--exclude", "*.bin").err.startswith("other.bin excluded by rules; reasons: ")
     write("a.txt", "four\n")
     assert "big.bin, other.bin excluded by rules" in holdfast("--verbose", "save", "--exclude", "*.bin").err
 

@@ -49,7 +49,7 @@ from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, Refused,
         (["save", "--meta", "=x"], 2, "KEY=VALUE"),
         (["save", "--meta", "k=1", "--meta", "k=2"], 2, "twice"),
         (["save", "--step", "x"], 2, "--step"),
-        (["save", "one", "-m", "two"], 2, "twice"),
+        (["save", "one", "-m", "two"], 2, "once"),
         (["save", "one", "two"], 2, "two"),
         (["log", "-n", "-1"], 2, "-1"),
         (["log", "-n", "many"], 2, "many"),
@@ -103,7 +103,7 @@ def test_damage_is_found_by_verify_and_named(holdfast):
             file.seek(-1, os.SEEK_CUR)
             file.write(bytes([byte[0] ^ 0xFF]))
     ran = holdfast("verify")
-    assert ran.code == 5 and ran.out.startswith("damaged") and "touches" in ran.out
+    assert ran.code == 5 and ran.out.startswith("damaged") and "affects" in ran.out
     ran = holdfast("verify", "--json")
     assert ran.code == 5 and ran.json["ok"] is False and ran.json["problems"]
 

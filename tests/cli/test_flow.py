@@ -258,7 +258,7 @@ def test_prune_shows_its_plan_asks_and_deletes_just_that(holdfast: Program, stor
     assert [each["checkpoint_id"] for each in planned] == ["c0", "c1", "c2", "c3"]
     assert "chat / c0" in holdfast("prune", store, *rules, "--dry-run").out
     refused = holdfast("prune", store, *rules)
-    assert refused.code == 6 and "To be deleted" in refused.err
+    assert refused.code == 6 and "Would delete" in refused.err
     assert len(holdfast("log", store, "--session", "chat", "--json").json["items"]) == 6
     done = holdfast("prune", store, *rules, "--yes", "--json").json
     assert done["items"] == planned and done["pruned"]["bytes_freed"] > 0

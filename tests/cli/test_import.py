@@ -122,7 +122,7 @@ class TestErrors:
         (tmp_path / "file").write_text("x")
         ran = holdfast("import", str(tmp_path / "file"))
         assert ran.code == 6
-        assert "nothing that can be imported" in ran.err
+        assert "unknown format" in ran.err
 
     def test_unknown_kind(self, holdfast: Program, shadow: Shadow) -> None:
         ran = holdfast("import", str(shadow.git_dir), "--kind", "svn")

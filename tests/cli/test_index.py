@@ -248,7 +248,7 @@ def test_checkpoints_leave_the_record_of_what_was_paid_for_alone(index: Program)
         ("[index]\nchunk_size = 0", 6, "`int` >= 1"),
         ("[index]\nembed = {}", 6, "toml:2: index.embed is {}"),
         ("[index.embed.dense]\ndimension = 3", 6, "toml:1: index.embed.dense names no model"),
-        ("[index.embed.dense]\nmodel = 'gpt-9'", 6, "toml:2: there is no model 'gpt-9'"),
+        ("[index.embed.dense]\nmodel = 'gpt-9'", 6, "toml:2: model 'gpt-9' does not exist"),
         ("[index.embed.dense]\ncall = 'nowhere:f'", 6, "nowhere"),
         ("[index.embed.dense]\ncall = 'words:nothing'", 6, "nothing"),
         ("[index.embed.dense]\ncall = 'words:os'", 6, "is not callable"),

@@ -77,7 +77,7 @@ def test_a_name_with_a_colon_is_a_checkpoint(edited: Program) -> None:
 
 
 def test_show_tells_whose_commit_it_prints(edited: Program, project: Path) -> None:
-    assert "your git" not in edited("show").out
+    assert "\ngit  " not in edited("show").out
     subprocess.run(["git", "init", "-q", "-b", "trunk", project], check=True)
     subprocess.run(
         ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"], check=True
@@ -88,7 +88,7 @@ def test_show_tells_whose_commit_it_prints(edited: Program, project: Path) -> No
     assert f"branch trunk, commit {head}" in shown
     document = edited("show", "--json").json["checkpoint"]
     assert document["git"] == {"commit": head, "branch": "trunk"}
-    assert f"commit {document['commit']} of the store" in shown
+    assert f"commit {document['commit']} in the store" in shown
 
 
 def test_restore_says_that_the_branch_is_another(edited: Program, project: Path) -> None:

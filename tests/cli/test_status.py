@@ -186,7 +186,7 @@ class TestHooks:
         subprocess.run(command, input=json.dumps(fields).encode(), check=True, timeout=60)
 
     def test_that_never_fired(self, holdfast: Program) -> None:
-        assert "hooks      claude-code: installed, no event here yet" in holdfast("status").out
+        assert "hooks      claude-code: installed, not run here yet" in holdfast("status").out
 
     def test_that_fired(self, holdfast: Program, project: Path) -> None:
         self._event(project, "PreToolUse")

@@ -426,7 +426,7 @@ class TestSavesWithoutChangedFiles:
         holdfast.saved()
         repository("add", ".")
         repository("commit", "-q", "-m", "one")
-        assert holdfast("save").out == "a2  no files changed, only the branch or commit of your git\n"
+        assert holdfast("save").out == "a2  no files changed, only the git branch or commit\n"
 
     def test_nothing_at_all(self, holdfast):
         holdfast.saved()

@@ -125,7 +125,7 @@ def test_log_reads_no_manifest_that_it_does_not_show(holdfast: Program, run: str
 
 def test_a_pinned_step_survives_and_a_deleted_one_is_gone(holdfast: Program, run: str) -> None:
     assert holdfast("pin", run, "1").out == "1  pinned\n"
-    assert holdfast("pin", run, "1").out == "1  pinned already\n"
+    assert holdfast("pin", run, "1").out == "1  already pinned\n"
     assert holdfast("prune", run, "--keep-last", "1", "--yes").out == "Nothing to delete: all 3 checkpoints stay\n"
     asked = holdfast("rm", run, "1")
     assert asked.code == 6 and "pinned" in asked.err

@@ -59,8 +59,8 @@ ANSWERED: dict[tuple[str, ...], str] = {
     ("workspaces",): r"/project .* 3 ",
     ("workspaces", "--remove-gone", "--dry-run"): "Nothing to delete: every folder is there",
     ("help", "save"): "^Usage: holdfast save ",
-    ("bisect", "a1", "a3", "--", "grep", "-q", "one", "src/app.js"): "^a2 is the first bad one: second$",
-    ("bisect", "a1", "--in-place", "--", "grep", "-q", "one", "src/app.js"): "^a2 is the first bad one: second$",
+    ("bisect", "a1", "a3", "--", "grep", "-q", "one", "src/app.js"): "^a2 is the first bad checkpoint: second$",
+    ("bisect", "a1", "--in-place", "--", "grep", "-q", "one", "src/app.js"): "^a2 is the first bad checkpoint: second$",
 }
 
 REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
@@ -84,7 +84,7 @@ REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
     ("cat",): (2, "no path is given"),
     ("-C", "src", "status"): (3, r"src has no checkpoints yet\n.*the one around it: holdfast -C .*/project …"),
     ("cat", "a1:nope"): (3, "a1 does not contain nope"),
-    ("undo",): (3, "(?s)there is no restore to undo.*holdfast restore latest.*holdfast undo --agent"),
+    ("undo",): (3, "(?s)nothing to undo: no earlier restore.*holdfast restore latest.*holdfast undo --agent"),
     ("undo", "--agent"): (3, "no agent changed this folder"),
     ("log", "--oneline"): (2, "no such option '--oneline'; use: holdfast log --flat"),
     ("show", "--stat"): (2, "no such option '--stat'; use: holdfast show"),

@@ -26,7 +26,8 @@ def worked_since(holdfast, write: Write):
 def test_undo_with_saves_between_changes_nothing_without_an_answer(worked_since):
     ran = worked_since("undo")
     assert ran.code == 6
-    assert "The last restore to a1 was " in ran.err and "s ago; 2 checkpoints were saved since" in ran.err
+    assert "needs confirmation: the last restore to a1 was " in ran.err
+    assert "s ago; 2 checkpoints were saved since" in ran.err
     assert "Undoing it would: replace 1 path, remove 2 paths" in ran.err
     for choice in ("undo --yes", "undo --dry-run", "redo", "restore latest", "undo --agent"):
         assert f"holdfast {choice}" in ran.err

@@ -125,7 +125,7 @@ def test_an_agent_that_did_nothing_is_not_found(worked):
 
 def test_the_target_of_an_undo_is_shown_among_all(worked):
     worked("undo", "--agent", "--yes")
-    assert "without what agents did since a1\n" in worked("log", "--all").out
+    assert "undo changes of agents since a1\n" in worked("log", "--all").out
     assert "without" not in worked("log").out
     shown = worked("show", "a3").out
     assert "made to undo an agent since a1" in shown

@@ -23,7 +23,7 @@ def listed(holdfast) -> list[str]:
 def test_prune_shows_what_goes_and_why_the_rest_stays(holdfast, five):
     ran = holdfast("prune", "--keep-last", "2", "--dry-run")
     assert ran.code == 0
-    assert "To be deleted, for good: 3 checkpoints" in ran.out
+    assert "Would delete 3 checkpoints for good:" in ran.out
     assert "a1  " in ran.out and "save 0" in ran.out and "save 3" not in ran.out
     assert "1 current" in ran.out and "1 among the last 2" in ran.out
     assert "Would free about " in ran.out
@@ -40,7 +40,7 @@ def test_prune_deletes_and_says_how_much_is_free(holdfast, five):
 def test_prune_asks_and_nobody_there_means_no(holdfast, five):
     ran = holdfast.spawn("prune", "--keep-last", "2")
     assert ran.code == 6
-    assert "--yes" in ran.err and "To be deleted" in ran.err
+    assert "--yes" in ran.err and "Would delete" in ran.err
     assert listed(holdfast) == five
 
 
@@ -100,7 +100,7 @@ def test_prune_by_age_session_and_size(holdfast, project, five):
 def test_pin_keeps_a_checkpoint_until_it_is_taken_off(holdfast, five):
     assert holdfast("pin", "a1", "--off").out == "a1  not pinned\n"
     assert holdfast("pin", "a1").out == "a1  pinned\n"
-    assert holdfast("pin", "a1").out == "a1  pinned already\n"
+    assert holdfast("pin", "a1").out == "a1  already pinned\n"
     assert "pinned" in holdfast("log").out
     holdfast("prune", "--keep-last", "1", "--yes")
     assert listed(holdfast) == [five[0], five[4]]

@@ -208,7 +208,7 @@ def line(holdfast, write):
 def test_bisect_finds_the_first_that_fails_and_touches_nothing(holdfast, project, tmp_path):
     ran = holdfast.spawn("bisect", "a1", "latest", "--", "sh", "-c", "test $(cat a.txt) -lt 5", TMPDIR=str(tmp_path))
     assert ran.code == 0
-    assert ran.out == "a6 is the first bad one: 5\n"
+    assert ran.out == "a6 is the first bad checkpoint: 5\n"
     assert "a1  good  (at most 3 more)" in ran.err
     assert "holdfast diff a5 a6" in ran.err
     assert (project / "a.txt").read_text() == "7\n"

@@ -414,7 +414,7 @@ class TestSQL:
 
     def test_states_are_limited(self, tmp_path: Path) -> None:
         cps = llmfy.SQLCheckpointer(f"sqlite:///{tmp_path / 'state.db'}", max_state_bytes=1000)
-        with pytest.raises(Refused, match=r"max_state_bytes is 1,000"):
+        with pytest.raises(Refused, match=r"more than max_state_bytes .1,000"):
             asyncio.run(cps.save(checkpoint(1, {"text": "x" * 2000})))
         asyncio.run(cps.close())
 

@@ -128,7 +128,7 @@ def test_model_names_never_cost_more_or_mix_spaces(
                 except Conflict as error:
                     said = (
                         "replaced by another one",
-                        "not the one that the plan was made for",
+                        "differs from the one that the plan was made for",
                         "answers may get worse",
                     )
                     assert any(each in str(error) for each in said)

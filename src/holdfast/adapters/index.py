@@ -186,7 +186,7 @@ def write_example(folder: str | os.PathLike[str]) -> Path:
     place = Path(os.path.abspath(os.path.expanduser(folder)))
     found = find_configuration(place)
     if found is not None and "index" in found.values:
-        raise found.error(("index",), "there is an [index] table already", "Edit it, or remove it.")
+        raise found.error(("index",), "an [index] table already exists", "Edit it, or remove it.")
     path = place / (found.file if found else OWN)
     example = EXAMPLE.replace("[index", "[tool.holdfast.index") if path.name == SHARED else EXAMPLE
     with os_errors(path, "writing to", outcome="Nothing was written."):
@@ -213,7 +213,7 @@ def _read(start: Path) -> _Described:
         index = _Described(folder, table, table.decode(IndexConfig, "index"))
         kind, scheme, _ = (index.config.ledger or "").partition("://")
         if scheme and kind not in ("postgresql", "postgres"):
-            raise index.error("ledger", f"there is no ledger for {kind}://", "Write postgresql://…, or leave it out.")
+            raise index.error("ledger", f"unknown kind of ledger: {kind}://", "Write postgresql://…, or leave it out.")
         for name, model in index.config.embed.items():
             if not (model.model or model.call):
                 raise index.error(f"embed.{name}", f"index.embed.{name} names no model", _MODELS)
@@ -304,7 +304,7 @@ def _channel(index: _Described, name: str, model: ModelConfig) -> Channel:
             return _wordllama(model)
     except Refused as error:  # values that only a channel can check
         raise index.error(key, f"index.{key}: {error.message}", error.hint) from error.__cause__
-    raise index.error(f"{key}.model", f"there is no model {model.model!r}", _MODELS)
+    raise index.error(f"{key}.model", f"model {model.model!r} does not exist", _MODELS)
 
 
 def _hashed_words(config: ModelConfig) -> Channel:

@@ -73,7 +73,7 @@ class ConfiguredIndexLocation(IndexLocation):
         """The live generation, one that is being built, and those in another store always stay."""
         names = ("keep_for", "keep_last_per_session", "max_bytes")
         if unknown := [name for name in names if getattr(policy, name) is not None]:
-            raise Refused(f"{unknown[0]} is not for an index", hint="Use keep_last or keep_every.")
+            raise Refused(f"{unknown[0]} cannot be used with an index", hint="Use keep_last or keep_every.")
         found = self._generations()
         kept = self._reasons_to_stay(found)
         for place, each in enumerate(found):

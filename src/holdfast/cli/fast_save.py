@@ -150,7 +150,7 @@ def show_saved(app: App, workspace: Workspace, checkpoint: Checkpoint, *, lost: 
     if left_out := sorted(_left_out(checkpoint) - _known(workspace, checkpoint)):
         some = len(left_out) <= _NAMED_MAX
         what = ", ".join(map(render.escape, left_out)) if some else render.count(len(left_out), "path")
-        why = f"{'why' if some else 'list with'}: {app.typed('show', short(checkpoint.id), '--uncovered')}"
+        why = f"{'reasons' if some else 'list with'}: {app.typed('show', short(checkpoint.id), '--uncovered')}"
         streams.note(f"{what} excluded by rules; {why}")
 
 
@@ -161,7 +161,7 @@ def _changed(workspace: Workspace, checkpoint: Checkpoint) -> str:
         return f"{render.count(changed, 'file')} {'changed' if checkpoint.parent else 'saved'}"
     parent = workspace.shown_parent(checkpoint)
     if parent is not None and parent.git != checkpoint.git:
-        return "no files changed, only the branch or commit of your git"
+        return "no files changed, only the git branch or commit"
     if parent is not None:
         found = workspace.diff(parent.id, checkpoint.id)
         if count := len(found.touched_files) + len(found.changed_folders):

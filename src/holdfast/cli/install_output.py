@@ -71,7 +71,7 @@ def change(
         else:
             streams.answer(f"{each.agent}: {done(each)} {where}")
             if each.before is not None and not ((each.agent == SKILL or each.is_command) and each.removes):
-                streams.note(f"Backup of the file as it was: {render.escape(str(each.backup))}")
+                streams.note(f"Backup of the previous file: {render.escape(str(each.backup))}")
     for agent, removes in dict.fromkeys((each.agent, each.removes) for each in quiet):
         own = [each for each in quiet if (each.agent, each.removes) == (agent, removes)]
         streams.answer(f"{agent}: commands {done(own[0]) if any(own) else nothing(own[0])} ({_names(own)})")

@@ -212,7 +212,10 @@ def turn_back(app: App, *, back: bool, dry_run: bool, yes: bool, touch: bool) ->
             return Exit.DONE
         if plan:
             if app.json or not streams.can_ask():
-                raise Refused(f"{lines[0]} {_in_short(plan)}", hint=_turn_choices(back=back))
+                raise Refused(
+                    f"needs confirmation: {lines[0][0].lower()}{lines[0][1:]} {_in_short(plan)}",
+                    hint=_turn_choices(back=back),
+                )
             streams.notes(lines)
             app.confirm("Undo it?" if back else "Redo it?", yes=False)
     with progress.shown() as shown:
@@ -242,11 +245,11 @@ def _in_short(plan: Plan) -> str:
 
 def _turn_choices(*, back: bool) -> str:
     verb, other = ("undo", "redo") if back else ("redo", "undo")
-    choices = [f"{typed(verb, '--yes')} does it, and {typed(other)} reverses that"]
-    choices.append(f"{typed(verb, '--dry-run')} lists the paths")
+    choices = [f"To {verb} it: {typed(verb, '--yes')} (reversed by {typed(other)})"]
+    choices.append(f"to list the paths: {typed(verb, '--dry-run')}")
     if back:
-        choices.append(f"{typed('restore', 'latest')} goes back to the last checkpoint")
-        choices.append(f"{typed('undo', '--agent')} takes back what an agent did")
+        choices.append(f"to go back to the last checkpoint: {typed('restore', 'latest')}")
+        choices.append(f"to take back what an agent did: {typed('undo', '--agent')}")
     return "; ".join(choices) + "."
 
 

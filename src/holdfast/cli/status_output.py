@@ -109,7 +109,7 @@ def _fields(found: WorkspaceStatus, hooks: HookStatus) -> list[tuple[str, str]]:
     used = f"{render.size(found.store_bytes)} for {render.count(found.checkpoints, 'checkpoint')}{_thinned(found)}"
     return [
         ("workspace", render.escape(str(found.workspace))),
-        ("your git", render.escape(git)),
+        ("git", render.escape(git)),
         ("last save", latest),
         ("folder", now),
         ("check", _check(found)),
@@ -166,7 +166,7 @@ def _by(checkpoint: Checkpoint) -> str:
 def _hook(state: HookState) -> str:
     if state.problems:
         return f"{state.agent}: {render.paint('not working', 'red')}"
-    fired = "installed, no event here yet"
+    fired = "installed, not run here yet"
     if state.fired_at is not None:
         fired = f"last event {render.ago(_moment(state.fired_at))}"
     return f"{state.agent}: {fired}" if state.is_installed else f"{state.agent}: not installed any more, {fired}"

@@ -85,7 +85,7 @@ def state(value: Any) -> str:
     try:
         return "\n".join(readable.lines(value))
     except RecursionError:
-        raise Refused("the state is nested too deeply to be shown", hint="Load it in a program.") from None
+        raise Refused("the state is nested too deeply to show", hint="Load it in a program.") from None
 
 
 def fields(found: Sequence[Field]) -> str:

@@ -29,7 +29,7 @@ def check_schema_name(schema: Any) -> str:
     """The name as given; Refused if PostgreSQL cannot have a schema of that name."""
     is_text = isinstance(schema, str) and "\0" not in schema
     if not is_text or not 0 < len(schema.encode("utf-8", "surrogatepass")) <= _MAX_SCHEMA_BYTES:
-        raise Refused(f"the schema is {schema!r}", hint=f"Its name has 1 to {_MAX_SCHEMA_BYTES} bytes.")
+        raise Refused(f"invalid schema name {schema!r}", hint=f"Its name has 1 to {_MAX_SCHEMA_BYTES} bytes.")
     return str(schema)
 
 
@@ -102,7 +102,7 @@ def translate(error: psycopg.Error, *, if_gone: str = "Try again when it is back
         return Unavailable(f"PostgreSQL has no space left: {reason}", hint="Free some, and try again.")
     if is_transient(error):
         return Unavailable(f"PostgreSQL is not reachable: {reason}", hint=if_gone)
-    return Unavailable(f"PostgreSQL reports: {reason}", hint="Look at its log.")
+    return Unavailable(f"PostgreSQL returned an error: {reason}", hint="See the log of the PostgreSQL server.")
 
 
 def is_transient(error: psycopg.Error) -> bool:
@@ -158,7 +158,7 @@ class ConnectionPool:
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """The connection that was used last, or a new one; one that fails is closed."""
         if self._closed:
-            raise Refused("this store was closed", hint="Open it again.")
+            raise Refused("this store is closed", hint="Open it again.")
         if self._pid != os.getpid():
             self._start()
         if not self._free.acquire(timeout=self.timeout_s):

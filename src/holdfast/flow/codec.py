@@ -78,7 +78,7 @@ class StateCodec:
             or [*map(type, told[1:])] != [str, int, list, dict]
             or any(type(tag) is not str for tag in told[3])
         ):
-            raise Damaged("the metadata of a checkpoint is malformed", hint="Use another checkpoint.")
+            raise Damaged("stored checkpoint metadata is corrupt", hint="Use another checkpoint.")
         timestamp, node_name, step, tags, extra = told
         return CheckpointMetadata(
             checkpoint_id=row.place.checkpoint_id, session_id=row.place.session, timestamp=timestamp,
@@ -92,7 +92,9 @@ class StateCodec:
         identity = self._identity("shape", *row.place, row.family, row.refs)
         segments = SegmentGroup(row.refs, self.envelope.open(row.shape, identity))
         if self._digest(row.place, row.parent_id, row.run_id, meta, segments) != row.digest and not self._is_rotated:
-            raise Damaged(f"checkpoint {row.place.checkpoint_id} is not what was saved", hint="Use another checkpoint.")
+            raise Damaged(
+                f"checkpoint {row.place.checkpoint_id} is corrupt: wrong digest", hint="Use another checkpoint."
+            )
         return meta, segments
 
     @property

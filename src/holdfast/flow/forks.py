@@ -46,7 +46,7 @@ def fork_history(
             return begun[places.index(source.place)]
         except Stale:
             pass
-    raise Unavailable("others keep deleting from this session", hint="Try again.")
+    raise Unavailable("other writers keep deleting from this session", hint="Try again.")
 
 
 def _check_new(states: States, into: str, *, reopen: bool) -> None:

@@ -101,7 +101,7 @@ class TenantStates:
         if not name or store.sessions(limit=1) or store.tombstones():
             return
         known = ", ".join(repr(each) for each in store.tenants() if each) or "none but the one without a name"
-        raise NotFound(f"there is no tenant {name!r}", hint=f"There are: {known}.")
+        raise NotFound(f"there is no tenant {name!r}", hint=f"The tenants are: {known}.")
 
     def session(self, tenant: str, given: str) -> str:
         """The session that was named, exactly or as it is printed. NotFound, with the reason, if there is none."""
@@ -127,7 +127,7 @@ class TenantStates:
 def opened(url: str, keys: Keys | None, *, create: bool = False) -> Iterator[TenantStates]:
     """Open a store; without `create`, NotFound where there is none yet, and none is made."""
     if url.partition(":")[0] == "memory":
-        raise Refused("memory:// ends with the program that uses it", hint="Name a file or a server.")
+        raise Refused("memory:// exists only in the program that opened it", hint="Name a file or a server.")
     tenants = TenantStates(url, keys, create=create)
     try:
         yield tenants
@@ -153,13 +153,13 @@ class FlowLocation:
 
     capabilities = _ALL
     options = (
-        Option("session", "The session whose checkpoints are meant.", _ALL, "ID"),
+        Option("session", "The session of the checkpoints.", _ALL, "ID"),
         Option("all", "Prune all sessions of a tenant.", frozenset([Capability.PRUNE])),
-        Option("tenant", "Only that tenant.", _ALL, "NAME"),
-        Option("namespace", "Only that namespace.", _ALL - {Capability.VERIFY, Capability.USAGE}, "NAME"),
+        Option("tenant", "Only this tenant.", _ALL, "NAME"),
+        Option("namespace", "Only this namespace.", _ALL - {Capability.VERIFY, Capability.USAGE}, "NAME"),
         Option(
             "keys",
-            f"The file of its keys. [default: ${KEYS_VARIABLE}]",
+            f"The key file of the store. [default: ${KEYS_VARIABLE}]",
             _ALL - {Capability.USAGE},
             "FILE",
             KEYS_VARIABLE,
@@ -193,15 +193,13 @@ class FlowLocation:
 
     def list(self, limit: int | None, before: str | None = None) -> Page:
         if before is not None and not before.isdecimal():
-            raise InvalidOption(f"the cursor is the number that the last page ended with, not {before!r}")
+            raise InvalidOption(f"invalid cursor {before!r}: pass the number that the last page ended with")
         cursor = None if before is None else int(before)
         with self._opened(encrypted=self._session is not None) as tenants:
             if self._session is not None:
                 return self._checkpoints(tenants, self._session, limit, cursor)
             if self._namespace is not None:
-                raise InvalidOption(
-                    "a namespace needs a session, and no session is named", remedy=Remedy("name_session")
-                )
+                raise InvalidOption("a namespace needs a session: none is named", remedy=Remedy("name_session"))
             return self._sessions(tenants, limit, cursor)
 
     def _sessions(self, tenants: TenantStates, limit: int | None, before: int | None) -> Page:
@@ -323,7 +321,7 @@ class FlowLocation:
             before, after = self._ends(states, session, a, b)
             if before.namespace != after.namespace:
                 spaces = f"{before.namespace!r} and {after.namespace!r}"
-                raise Refused(f"they are in two namespaces, {spaces}", remedy=Remedy("name_namespace"))
+                raise Refused(f"the checkpoints are in two namespaces, {spaces}", remedy=Remedy("name_namespace"))
             found = states.diff(session, before.checkpoint_id, after.checkpoint_id, namespace=before.namespace)
             changes = [
                 Changed(each.path, each.kind, *(_lossless_value(states, value) for value in (each.before, each.after)))
@@ -371,7 +369,7 @@ class FlowLocation:
             sum(report.bytes_read for report in reports.values()),
             problems,
             {"ok": is_ok, "tenants": each},
-            [] if is_ok else ["Checkpoints that are not named are sound."],
+            [] if is_ok else ["Checkpoints that are not listed are intact."],
         )
 
     def usage(self, limit: int | None) -> UsageReport:
@@ -441,7 +439,7 @@ class FlowLocation:
     @contextmanager
     def _pruned_states(self) -> Iterator[tuple[TenantStates, States, str | None]]:
         if self._is_all == (self._session is not None):
-            raise InvalidOption("prune needs the option session or the option all, one of them")
+            raise InvalidOption("prune needs either the option session or the option all")
         with self._opened() as tenants:
             tenant = self._tenant or ""
             tenants.check(tenant)
@@ -533,7 +531,7 @@ def _only(found: Sequence[Place], word: str) -> Place:
         spaces = ", ".join(repr(place.namespace) for place in found[:_NAMED_MAX])
         raise Refused(f"several namespaces have {word!r}: {spaces}", remedy=Remedy("name_namespace"))
     names = ", ".join(repr(place.checkpoint_id) for place in found[:_NAMED_MAX])
-    raise Refused(f"{len(found):,} checkpoints begin with {word!r}: {names} …", hint="Write more of it.")
+    raise Refused(f"{len(found):,} checkpoints begin with {word!r}: {names} …", hint="Write a longer prefix.")
 
 
 def _before(states: States, newest: Place) -> Place:
@@ -563,7 +561,7 @@ def _shallow(made: Callable[[], _Made]) -> _Made:
     try:
         return made()
     except RecursionError:
-        raise Refused("the state is nested too deeply to be shown", hint="Load it in a program.") from None
+        raise Refused("the state is nested too deeply to show", hint="Load it in a program.") from None
 
 
 def _lossless_value(states: States, value: Any) -> Any:

@@ -69,7 +69,7 @@ def check_not_needed(states: States, gone: Iterable[Place]) -> list[SessionRow]:
             continue
         links = {row.place: said.get(row.place) or Link(_parent(row), {}) for row in rows}
         if needed(links.keys() - going, links) & going:
-            raise Refused(f"a later checkpoint of session {session!r} needs one of these", hint=_HINT)
+            raise Refused(f"cannot delete: a later checkpoint of session {session!r} needs one of these", hint=_HINT)
         seen.append(known)
     return seen
 
@@ -77,7 +77,10 @@ def check_not_needed(states: States, gone: Iterable[Place]) -> list[SessionRow]:
 def check_whole(told: CheckpointMetadata) -> None:
     """Raise Refused if a checkpoint needs its parents."""
     if link(told).lacks:
-        raise Refused(f"checkpoint {told.checkpoint_id!r} needs its parents", hint="Fork it with history=True.")
+        raise Refused(
+            f"cannot fork checkpoint {told.checkpoint_id!r} alone: it needs its parents",
+            hint="Fork it with history=True.",
+        )
 
 
 def _said(codec: StateCodec, row: CheckpointRow) -> Link | None:

@@ -79,7 +79,7 @@ class PostgresStore:
         self._key = escape(tenant)
         self._schema_name = check_schema_name(schema)
         if "$$" in schema:  # ends the text of a function: what follows would be run
-            raise Refused(f"schema is {schema!r}", hint="Give a name without $$.")
+            raise Refused(f"invalid schema name {schema!r}", hint="Give a name without $$.")
         self._queries: dict[str, bytes] = {}
         self._is_strict = False
         self._pool = ConnectionPool(url, size=pool_size, timeout_s=timeout, prepare=prepare)
@@ -370,7 +370,7 @@ class PostgresStore:
             if not create:
                 raise NotFound(
                     f"there are no states in schema {self._schema_name!r}",
-                    hint="Nothing was saved there yet, or they are in another one: postgresql://…?schema=NAME.",
+                    hint="Nothing was saved there yet, or the states are in another schema: postgresql://…?schema=NAME.",
                 )
             self._create()
         [(version, isolation)] = self._run(
@@ -378,7 +378,10 @@ class PostgresStore:
         )
         self._is_strict = isolation != "read committed"
         if version != _VERSION:
-            raise Refused(f"the schema has version {version}", hint="Use a newer Holdfast.")
+            raise Refused(
+                f"the database schema has version {version}, which this Holdfast does not know",
+                hint="Use a newer Holdfast.",
+            )
 
     def _create(self) -> None:
         schema = sql.Identifier(self._schema_name)
@@ -390,7 +393,9 @@ class PostgresStore:
                         connection.execute(sql.SQL(text).format(schema=schema, name=name))
         except psycopg.Error as error:
             reason = " ".join(str(error).split())
-            raise Unavailable(f"cannot create tables: {reason}", hint="May the user create a schema?") from error
+            raise Unavailable(
+                f"cannot create tables: {reason}", hint="Check that the database user has the CREATE privilege."
+            ) from error
 
     def close(self) -> None:
         self._pool.close()

@@ -340,7 +340,7 @@ class RedisStore(Closing):
 
     def _do(self, call: Any) -> Any:
         if self._closed:
-            raise Refused("this store was closed", hint="Open it again.")
+            raise Refused("this store is closed", hint="Open it again.")
         try:
             return call()
         except redis.OutOfMemoryError as error:
@@ -350,9 +350,9 @@ class RedisStore(Closing):
         except redis.exceptions.ClusterDownError as error:
             raise _Changing(f"the Redis cluster is down: {error}", hint="Try again when it is back.") from error
         except redis.exceptions.ClusterError as error:
-            raise _Changing("Redis is moving this tenant to another node", hint="Try again when it has.") from error
+            raise _Changing("Redis is moving this tenant to another node", hint="Try again in a moment.") from error
         except (redis.RedisError, RedisClusterException) as error:
-            raise Unavailable(f"Redis reports: {error}", hint="Look at its log.") from error
+            raise Unavailable(f"Redis returned an error: {error}", hint="See the log of the Redis server.") from error
 
     def _check_eviction(self) -> None:
         """Refuse a server that evicts any key when it is full: it would delete parts of states."""
@@ -444,7 +444,7 @@ def _row(member: bytes, values: Sequence[Any]) -> CheckpointRow:
 def _write(value: bytes) -> WriteRow:
     fields = decode(value)
     if not isinstance(fields, list) or len(fields) != len(WriteRow._fields) or type(fields[1]) is not int:
-        raise Damaged("a stored write is malformed", hint="Delete its checkpoint.")
+        raise Damaged("a stored write is corrupt", hint="Delete its checkpoint.")
     return WriteRow._make([*map(_as_text, fields[:-1]), fields[-1]])
 
 
@@ -452,7 +452,7 @@ def _numbers(what: str, *values: Any) -> list[int]:
     try:
         return [int(value or 0) for value in values]
     except ValueError:
-        raise Damaged(f"a number of {what} is malformed", hint="Use another checkpoint.") from None
+        raise Damaged(f"a stored number of {what} is corrupt", hint="Use another checkpoint.") from None
 
 
 def _session(session: str, values: Sequence[Any]) -> SessionRow:

@@ -145,7 +145,7 @@ class SQLiteStore:
         self._tenant = check_name(tenant, "tenant", empty=True)
         self._key = escape(tenant)
         if synchronous.upper() not in ("FULL", "NORMAL", "EXTRA"):
-            raise Refused(f"synchronous is {synchronous!r}", hint="Say FULL, NORMAL or EXTRA.")
+            raise Refused(f"invalid synchronous {synchronous!r}", hint="Use FULL, NORMAL or EXTRA.")
         layout = _layout(str(path), synchronous.upper())
         self._pool = Pool(DatabaseFile(os.path.expanduser(path), layout, timeout_s=timeout, create=create))
         with self._pool.reading():
@@ -677,14 +677,14 @@ def _batches(names: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes], str]]:
 def _session(values: Sequence[Any]) -> SessionRow:
     session, family, latest, checkpoints, saved_at, is_deleted = values
     if not type(family) is type(latest) is type(saved_at) is int:
-        raise Damaged(f"the row of session {session!r} is malformed", hint="Delete it.")
+        raise Damaged(f"the row of session {session!r} is corrupt", hint="Delete it.")
     return SessionRow(unescape(session), family, latest, checkpoints, saved_at, bool(is_deleted))
 
 
 def _write(values: Sequence[Any]) -> WriteRow:
     task_id, index, task_path, channel, data = values
     if type(index) is not int:
-        raise Damaged("a stored write is malformed", hint="Delete its checkpoint.")
+        raise Damaged("a stored write is corrupt", hint="Delete its checkpoint.")
     return WriteRow(unescape(task_id), index, unescape(task_path), unescape(channel), data)
 
 

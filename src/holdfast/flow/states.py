@@ -169,7 +169,7 @@ class States(Closing):
                 self._remembered.forget(meta.session_id)  # not its generation: it may be deleted
             except Changing:
                 pass  # nothing was stored yet: try again with the state as it is now
-        raise Unavailable("this session, or its state, keeps changing", hint="Try again.")
+        raise Unavailable("the session or the state keeps changing during the save", hint="Try again.")
 
     def free_expired(self, session_id: str) -> None:
         """Delete a session that has expired, so that a new one of its name does not bring back its states."""
@@ -194,7 +194,10 @@ class States(Closing):
         segments, chunked, encoded = chunker.chunk(state, memory.chunked)
         size = sum(map(len, encoded))
         if size > self._max_state_bytes:
-            raise Refused(f"the state has {size:,} bytes", hint=f"max_state_bytes is {self._max_state_bytes:,}.")
+            raise Refused(
+                f"the state has {size:,} bytes, more than max_state_bytes ({self._max_state_bytes:,})",
+                hint="Raise max_state_bytes, or save less.",
+            )
         row = self.codec.row(meta, segments, family=memory.family, saved_at=saved_at)
         parts = [self.codec.part(name, content, memory.family) for name, content in chunker.parts.items()]
         try:
@@ -305,7 +308,7 @@ class States(Closing):
                     raise Damaged(
                         f"parts of checkpoint {row.place.checkpoint_id} are missing", hint="Use another checkpoint."
                     ) from None
-        raise Unavailable("others keep changing this session", hint="Try again.")
+        raise Unavailable("other writers keep changing this session", hint="Try again.")
 
     def open_row(self, row: CheckpointRow) -> Checkpoint:
         """The checkpoint of a row. KeyError if it was deleted meanwhile, or a part is missing."""
@@ -504,7 +507,7 @@ class States(Closing):
             seen = parents.check_not_needed(self, places)
             with contextlib.suppress(Stale):  # saved into meanwhile: check again whether that needs these
                 return self.store.delete(places, if_are=seen, families=families)
-        raise Unavailable("others keep saving into this session", hint="Try again.")
+        raise Unavailable("other writers keep saving into this session", hint="Try again.")
 
     def reopen(self, session_id: str) -> bool:
         """Let a deleted session be saved into again, by late writers too; return whether it was deleted."""
@@ -688,7 +691,7 @@ def _numbered(meta: CheckpointMetadata, sequence: int) -> CheckpointMetadata:
 def _not_found(session_id: str, checkpoint_id: str | None) -> NotFound:
     if checkpoint_id is None:
         return NotFound(f"session {session_id!r} has no checkpoints", hint="List the sessions.")
-    return NotFound(f"session {session_id!r} has no checkpoint {checkpoint_id!r}", hint="List them.")
+    return NotFound(f"session {session_id!r} has no checkpoint {checkpoint_id!r}", hint="List its checkpoints.")
 
 
 def _matches(told: CheckpointMetadata, where: Mapping[str, Any] | None, tags: Sequence[str]) -> bool:

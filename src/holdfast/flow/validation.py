@@ -30,7 +30,7 @@ def check_ttl(ttl: Any) -> timedelta | None:
     except (OverflowError, ValueError):  # not a number, or more than a timedelta can be
         found = None
     if not isinstance(found, timedelta) or found <= timedelta(0):
-        raise Refused(f"ttl is {ttl!r}", hint="Give seconds above 0, a timedelta of some length, or None.")
+        raise Refused(f"invalid ttl {ttl!r}", hint="Give seconds above 0, a timedelta of some length, or None.")
     return found
 
 
@@ -62,7 +62,10 @@ def check_checkpoint(checkpoint: Any, expected_parent: Any) -> CheckpointMetadat
 def check_metadata(meta: Any) -> CheckpointMetadata:
     """Metadata as given; Refused, naming the field, if something in it is invalid."""
     if not isinstance(meta, CheckpointMetadata):
-        raise Refused("a checkpoint's metadata is not a CheckpointMetadata", hint=f"It is a {type(meta).__name__}.")
+        raise Refused(
+            "a checkpoint's metadata is not a CheckpointMetadata",
+            hint=f"It is a {type(meta).__name__}: pass a CheckpointMetadata.",
+        )
     check_name(meta.checkpoint_id, "checkpoint_id")
     check_name(meta.session_id, "session_id")
     check_name(meta.namespace, "namespace", empty=True)
@@ -70,19 +73,19 @@ def check_metadata(meta: Any) -> CheckpointMetadata:
         if value is not None:
             check_name(value, what)
     if not isinstance(meta.timestamp, datetime):
-        raise Refused("timestamp is not a datetime", hint=f"It is a {type(meta.timestamp).__name__}.")
+        raise Refused("timestamp is not a datetime", hint=f"It is a {type(meta.timestamp).__name__}: pass a datetime.")
     if type(meta.node_name) is not str or type(meta.step) is not int:
-        raise Refused("node_name is text and step a whole number", hint="Give them as such.")
+        raise Refused("node_name must be a str and step an int", hint="Pass node_name='…' and step=N.")
     check_texts(meta.tags, "tags")
     if not isinstance(meta.extra, Mapping) or not all(type(key) is str for key in meta.extra):
-        raise Refused("extra is not a mapping of names to values", hint="Give a dict with str keys.")
+        raise Refused("extra is not a mapping with str keys", hint="Give a dict with str keys.")
     return meta
 
 
 def check_texts(texts: Any, what: str) -> None:
     """P2: exactly `str`, unlike `holdfast.validation`: a subclass would come back as the plain text."""
     if isinstance(texts, str) or not isinstance(texts, Sequence) or not all(type(text) is str for text in texts):
-        raise Refused(f"{what} is not a list of texts", hint="Give a tuple or list of str.")
+        raise Refused(f"{what} is not a list of str", hint="Give a tuple or list of str.")
 
 
 def check_place(session_id: Any, checkpoint_id: Any, namespace: Any) -> None:
@@ -95,7 +98,7 @@ def check_place(session_id: Any, checkpoint_id: Any, namespace: Any) -> None:
 
 def check_places(places: Any) -> None:
     if not isinstance(places, Sequence) or not all(isinstance(place, Place) for place in places):
-        raise Refused("these are not places of checkpoints", hint="Give Place(session, namespace, checkpoint_id).")
+        raise Refused("places is not a list of Place", hint="Give Place(session, namespace, checkpoint_id).")
     for name in (name for place in places for name in place):
         check_name(name, "a name of the checkpoint", empty=True)
 
@@ -104,12 +107,12 @@ def check_writes(place: Any, writes: Any) -> None:
     """Check writes and their place; their values are checked when they are encoded."""
     check_places([place])
     if not isinstance(writes, Sequence) or not all(isinstance(write, Write) for write in writes):
-        raise Refused("these are not writes", hint="Give a list of Write.")
+        raise Refused("writes is not a list of Write", hint="Give a list of Write.")
     for write in writes:
         check_name(write.task_id, "task_id", empty=True)
         check_texts((write.channel, write.task_path), "channel and task_path")
         if type(write.index) is not int or write.index.bit_length() > _INDEX_BITS:
-            raise Refused(f"the index of a write is {write.index!r}", hint="Give a whole number of 64 bits.")
+            raise Refused(f"invalid index of a write: {write.index!r}", hint="Give an int of at most 64 bits.")
 
 
 def check_query(session_id: Any, namespace: Any, before: Any, where: Any, tags: Any, run_id: Any) -> None:
@@ -125,7 +128,9 @@ def check_query(session_id: Any, namespace: Any, before: Any, where: Any, tags: 
 
 def check_before(before: Any) -> None:
     if before is not None and type(before) is not int:
-        raise Refused(f"before is {before!r}", hint="Give the sequence of a checkpoint, or `latest` of a session.")
+        raise Refused(
+            f"invalid before: {before!r}", hint="Give the sequence of a checkpoint, or `latest` of a session."
+        )
 
 
 _MOST_BYTES = 500
@@ -158,7 +163,7 @@ def unescape(written: str) -> str:
     try:
         is_plain = "%" not in written
     except TypeError:  # SQLite stores bytes in a TEXT column if another program writes them there
-        raise Damaged("a stored name is not text", hint="Use another copy, or delete its session.") from None
+        raise Damaged("a stored name is corrupt: not text", hint="Use another copy, or delete its session.") from None
     return written if is_plain else _ESCAPED.sub(lambda match: chr(int(match[1].removeprefix("u"), 16)), written)
 
 

@@ -70,7 +70,7 @@ def _open(request: ImportRequest, kind: str | None) -> Import:
     known: Mapping[str, ImportKind] = {each.name: each for each in KINDS}
     if kind is not None:
         if kind not in known:
-            raise Refused(f"{kind!r} is not a kind of source", hint=f"Known are: {', '.join(known)}.")
+            raise Refused(f"unknown kind of source: {kind!r}", hint=f"Use one of: {', '.join(known)}.")
         found = [known[kind]]
     else:
         found = [each for each in KINDS if each.load().recognize(request.source)]
@@ -84,10 +84,10 @@ def _open(request: ImportRequest, kind: str | None) -> Import:
         raise Refused(f"{shown} contains several sources", hint=f"Name one: {', '.join(below)}.")
     if not found:
         titles = "; ".join(each.title for each in KINDS)
-        raise Refused(f"{shown} is nothing that can be imported", hint=f"A source is one of: {titles}.")
+        raise Refused(f"cannot import {shown}: unknown format", hint=f"A source is one of: {titles}.")
     if len(found) > 1:
         names = " or ".join(each.name for each in found)
-        raise Refused(f"{shown} may be read in several ways", hint=f"Say which: {names}.")
+        raise Refused(f"{shown} matches several kinds of source", hint=f"Choose one: {names}.")
     return _Opened(found[0].load().open_source(request), request.source)
 
 
@@ -104,7 +104,7 @@ def _check_there(file: str | os.PathLike[str], source: str) -> None:
         os.scandir(file).close()
         own = next((each for each in LOCATIONS if each.files and each.is_at(os.fspath(file))), None)
         if own is not None:
-            raise Refused(f"{escape(source)} is {own.title} of Holdfast already", hint="Open it where it is.")
+            raise Refused(f"{escape(source)} is already {own.title} of Holdfast", hint="Open it where it is.")
 
 
 def _is_of_other_database(source: str) -> bool:

@@ -91,7 +91,7 @@ def open_source(request: ImportRequest) -> WorkspaceImport:
     left_out = [(path, why) for each in sessions for path, why in each.left_out.items()]
     if left_out and not any(each.points for each in sessions):
         path, why = left_out[0]
-        raise Damaged(f"nothing of {shown} can be imported: {escape_path(path)}: {why}", hint="Nothing was imported.")
+        raise Damaged(f"cannot import anything from {shown}: {escape_path(path)}: {why}", hint="Nothing was imported.")
     if not any(each.points for each in sessions):
         raise NotFound(f"{shown} has no file history", hint="Claude Code stores one only when its tools edit files.")
     folder = Path(request.target or next(iter(folders), ""))

@@ -66,7 +66,7 @@ class CodeWeaverImport:
         carried = [each for each in found if each is not None]
         if not carried:
             why = losses.all()[0].why
-            raise Damaged(f"nothing of {self._source} can be imported: {why}", hint="Nothing was imported.")
+            raise Damaged(f"cannot import anything from {self._source}: {why}", hint="Nothing was imported.")
         notes = ["CodeWeaver's hash of the settings cannot be compared: the first run indexes what has changed."]
         target, title = os.fspath(self._target), "a checkpoint of CodeWeaver"
         return ImportPlan("codeweaver", title, self._source, target, len(carried), sum(carried), losses.all(), notes)

@@ -135,7 +135,10 @@ class GitObjects:
         """
         for each in filter(None, (before, after)):
             if self._entries(each) > _ENTRIES_MAX:
-                raise Refused(f"a commit has more than {_ENTRIES_MAX:,} files and folders", hint="That is too many.")
+                raise Refused(
+                    f"a commit has more than {_ENTRIES_MAX:,} files and folders",
+                    hint="Holdfast cannot import larger commits.",
+                )
         stack: list[tuple[str, bytes | None, bytes | None]] = [("", before, after)]
         while stack:
             path, old_oid, new_oid = stack.pop()
@@ -178,7 +181,7 @@ class GitObjects:
             if name in (b".", b"..") or name.lower() == b".git" or b"/" in name or name in found:
                 raise Refused(
                     f"a commit contains the invalid name {escape(os.fsdecode(name))!r}",
-                    hint="git refuses such a repository, too. Nothing was imported.",
+                    hint="git also refuses such a repository. Nothing was imported.",
                 )
             found[name] = entry._replace(mode=_plain_mode(entry.mode))
         return found
@@ -255,7 +258,8 @@ def _check_version(git: Path, settings: Mapping[str, str]) -> None:
     version = settings.get("core.repositoryformatversion", "0")
     if version not in ("0", "1"):
         raise Refused(
-            f"{git} has the repository format version {escape(version)}, which is unknown", hint="Known are 0 and 1."
+            f"{git} has the repository format version {escape(version)}, which is unknown",
+            hint="The known versions are 0 and 1.",
         )
     extensions = {name for name in settings if name.startswith("extensions.")}
     if unknown := sorted(extensions - {f"extensions.{name}" for name in _EXTENSIONS}):
@@ -271,7 +275,7 @@ def _check_regular(folder: Path) -> None:
                 if entry.is_dir(follow_symlinks=False):
                     stack.append(entry.path)
                 elif not entry.is_file() and not entry.is_dir() and os.path.exists(entry.path):
-                    raise Refused(f"{entry.path} is not a regular file", hint="git makes no such file.")
+                    raise Refused(f"{entry.path} is not a regular file", hint="git never creates such a file.")
 
 
 def _regular_files(folder: Path) -> Iterator[Path]:

@@ -145,7 +145,7 @@ class LangGraphSource:
             raise Damaged("it is not a checkpoint of LangGraph")
         version = checkpoint.get("v", 1)
         if not isinstance(version, int) or not 1 <= version <= _LATEST:
-            raise Refused(f"its version v={escape(str(version))} is unknown; known are 1 to {_LATEST}")
+            raise Refused(f"its version v={escape(str(version))} is unknown; the known versions are 1 to {_LATEST}")
         values = checkpoint.setdefault("channel_values", {})
         versions = checkpoint.setdefault("channel_versions", {})
         seen = checkpoint.setdefault("versions_seen", {})
@@ -285,7 +285,7 @@ def _check(there: dict[str, set[str]], needed: dict[str, set[str]]) -> None:
         if missing := sorted(columns - there.get(table, set())):
             raise Refused(
                 f"the table {table} has no column {', '.join(missing)}, which LangGraph's savers have",
-                hint="Known are those of SqliteSaver and PostgresSaver. Nothing was imported.",
+                hint="The tables of SqliteSaver and PostgresSaver are known. Nothing was imported.",
             )
 
 

@@ -217,7 +217,7 @@ def _names(columns: set[str]) -> tuple[str, ...]:
             return names
     raise Refused(
         f"the table {_TABLE} has other columns than any known version of llmfy writes",
-        hint="Known are those of llmfy 0.9 to 0.11. Nothing was imported.",
+        hint="The tables of llmfy 0.9 to 0.11 are known. Nothing was imported.",
     )
 
 

@@ -375,7 +375,7 @@ def _read(path: Path) -> Any:
         try:
             return load_file(path)
         except (SafetensorError, OSError, ValueError, RuntimeError, MemoryError) as error:
-            raise Damaged(f"it is no safetensors file: {_first_line(error)}") from None
+            raise Damaged(f"it is not a safetensors file: {_first_line(error)}") from None
     return _read_torch(path)
 
 
@@ -384,7 +384,7 @@ def _read_torch(path: Path) -> Any:
         import torch
 
     if tuple(int(each) for each in torch.__version__.split(".")[:2]) < _OLDEST_TORCH:
-        raise Refused("torch is too old to read files of others safely", hint="Install torch 2.6 or newer.")
+        raise Refused("this version of torch cannot read untrusted files safely", hint="Install torch 2.6 or newer.")
     _check_zip(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)

@@ -147,7 +147,7 @@ class WorkspaceImport:
         if not carried:
             found = losses.all()
             why = f": {found[0].why}" if found else ""
-            raise Damaged(f"nothing of {self._source} can be imported{why}", hint="Nothing was imported.")
+            raise Damaged(f"cannot import anything from {self._source}{why}", hint="Nothing was imported.")
         return ImportPlan(
             self._kind,
             self._title,

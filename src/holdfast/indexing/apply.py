@@ -145,10 +145,10 @@ class Applier:
         """Make the plan again with the result of a probe. Conflict if that costs more, or makes answers worse."""
         found = self._planner(plan).make()
         if found.is_lossy and not plan.is_lossy:
-            raise Conflict("it is the same model, but answers may get worse", hint="Make a new plan, and look at it.")
+            raise Conflict("answers may get worse, which the plan did not say", hint="Make a new plan, and check it.")
         if found.to_embed > plan.to_embed or found.tokens > plan.tokens:
             raise Conflict(
-                "the model is not the one that the plan was made for", hint="Make a new plan, and look at it."
+                "the model differs from the one that the plan was made for", hint="Make a new plan, and check it."
             )
         return found
 
@@ -175,7 +175,7 @@ class Applier:
             elif plan.corpus_digest != corpus_digest(self._pipeline.source):
                 moved = "the documents"
         if moved:
-            raise Conflict(f"{moved} changed since the plan was made", hint="Make a new plan, and look at it.")
+            raise Conflict(f"{moved} changed since the plan was made", hint="Make a new plan, and check it.")
         return share
 
     def _probe(self, plan: IndexPlan, baseline: Baseline) -> bool:
@@ -342,7 +342,7 @@ def check_limits(plan: IndexPlan, *, max_usd: float | None, accept_loss: bool, a
         kept = "" if measured is None else f": {measured:.0%} of nearest neighbours stay"
         raise Refused(f"answers may get worse: {lossy[0][1].reason}{kept}", remedy=Remedy("accept_loss"))
     if max_usd is not None and not max_usd >= 0:  # NaN would limit nothing
-        raise Refused(f"the limit is {max_usd} dollars", hint="Give 0 or more.")
+        raise Refused(f"invalid max_usd {max_usd}", hint="Give 0 or more.")
     if max_usd is not None and plan.usd is None:
         raise Refused("the price of the model is unknown", remedy=Remedy("limit_embeds"))
     is_all_new = all(each.kind is DocumentChange.NEW for each in plan.documents)

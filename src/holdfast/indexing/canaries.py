@@ -71,7 +71,7 @@ def _check_family(channel: Resolved, old: tuple[bytes, ...], found: tuple[bytes,
     if alike and sum(alike) / len(alike) < _RELATED:
         raise Conflict(
             f"{channel.channel.model} does not share a space with the model before it, although the families say so",
-            hint="Remove that from the family file; then a plan shows the cost of embedding everything again.",
+            hint="Remove that entry from the family file; then a plan shows the cost of embedding everything again.",
         )
 
 

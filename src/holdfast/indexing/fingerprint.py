@@ -35,7 +35,7 @@ class CheckpointSettingsFingerprint:
         """Refused for another kind of configuration, and for an asymmetric one without a query model."""
         if self.embedding_config_type not in get_args(ConfigType):
             raise Refused(
-                f"embedding_config_type is {self.embedding_config_type!r}", hint="Use 'symmetric' or 'asymmetric'."
+                f"invalid embedding_config_type {self.embedding_config_type!r}", hint="Use 'symmetric' or 'asymmetric'."
             )
         if self.embedding_config_type == "asymmetric" and not self.query_model:
             raise Refused("an asymmetric configuration needs query_model", hint="Name the model that embeds queries.")

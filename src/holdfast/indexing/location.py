@@ -76,7 +76,7 @@ class IndexLocation:
 
     def list(self, limit: int | None, before: str | None = None) -> Page:
         if before is not None and not before.isdecimal():
-            raise InvalidOption(f"the cursor is the number of a generation, not {before!r}")
+            raise InvalidOption(f"invalid cursor {before!r}: pass the number of a generation")
         found = [each for each in self._generations() if before is None or each.number < int(before)]
         shown = found[:limit]
         cursor = str(shown[-1].number) if len(found) > len(shown) else None

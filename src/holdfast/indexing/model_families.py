@@ -157,10 +157,10 @@ def _space(table: Any, file: str) -> Space:
     _are(values, what, bool, "normalised", "matryoshka")
     for key, allowed in (("kind", _KINDS), ("context_scope", SCOPES), ("metric", METRICS)):
         if values.get(key, allowed[0]) not in allowed:
-            raise Refused(f"{what}: {key} is {values[key]!r}", hint=f"It is one of {', '.join(allowed)}.")
+            raise Refused(f"{what}: invalid {key} {values[key]!r}", hint=f"Use one of {', '.join(allowed)}.")
     dimensions = tuple(_list(values.get("dimensions", []), what))
     if not all(type(one) is int and one > 0 for one in dimensions):
-        raise Refused(f"{what}: dimensions are {list(dimensions)!r}", hint="Write whole numbers above 0.")
+        raise Refused(f"{what}: invalid dimensions {list(dimensions)!r}", hint="Write whole numbers above 0.")
     default = values.get("default_dimension")
     if default is not None and default not in dimensions:
         raise Refused(f"{what}: default_dimension {default} is not one of its dimensions", hint="Add it to them.")
@@ -182,7 +182,7 @@ def _member(table: Any, what: str) -> FamilyMember:
         raise Refused(f"{what}: {name} is an alias of itself", hint="Leave it out of its aliases.")
     price = values.get("usd_per_mtok")
     if price is not None and (type(price) not in (int, float) or not 0 <= price < math.inf):
-        raise Refused(f"{what}: the price of {name} is {price!r}", hint="Write dollars per million tokens.")
+        raise Refused(f"{what}: invalid price {price!r} of {name}", hint="Write dollars per million tokens.")
     return FamilyMember(**values | {"aliases": aliases})
 
 
@@ -201,7 +201,7 @@ def _edge(table: Any, members: set[str], what: str) -> Edge:
 
 def _checked(table: Any, kind: type[Space | FamilyMember | Edge], what: str) -> dict[str, Any]:
     if not isinstance(table, Mapping):
-        raise Refused(f"{what} is {table!r}", hint="It is a table.")
+        raise Refused(f"{what} is not a table: {table!r}", hint="Write it as a TOML table.")
     known = {each.name for each in fields(kind) if not each.name.startswith("_")}
     unknown = table.keys() - known
     if unknown:
@@ -212,13 +212,13 @@ def _checked(table: Any, kind: type[Space | FamilyMember | Edge], what: str) -> 
 def _are(values: Mapping[str, Any], what: str, kind: type, *names: str) -> None:
     for name in names:
         if name in values and type(values[name]) is not kind:
-            raise Refused(f"{what}: {name} is {values[name]!r}", hint=f"It is of the type {kind.__name__}.")
+            raise Refused(f"{what}: invalid {name} {values[name]!r}", hint=f"Write a value of type {kind.__name__}.")
 
 
 def _texts(value: Any, what: str) -> tuple[str, ...]:
     found = tuple(_list(value, what))
     if not all(isinstance(one, str) and one for one in found):
-        raise Refused(f"{what}: {value!r} are not names", hint='Write [ "…", "…" ].')
+        raise Refused(f"{what}: {value!r} is not a list of names", hint='Write [ "…", "…" ].')
     return found
 
 

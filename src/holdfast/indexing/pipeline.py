@@ -54,19 +54,19 @@ class Channel:
 
     def __post_init__(self) -> None:
         if not callable(self.embed):
-            raise Refused(f"{self.embed!r} is not callable", hint="A model is a function of a list of texts.")
+            raise Refused(f"{self.embed!r} is not callable", hint="Pass a function that takes a list of texts.")
         if self.datatype not in DATATYPES:
-            raise Refused(f"the datatype is {self.datatype!r}", hint=f"It is one of {', '.join(DATATYPES)}.")
+            raise Refused(f"unknown datatype {self.datatype!r}", hint=f"Use one of {', '.join(DATATYPES)}.")
         if self.batch_size < 1 or (self.dimension is not None and self.dimension < 1):
             raise Refused("batch_size or dimension is less than 1", hint="Leave them out for the default.")
         if self.usd_per_mtok is not None and not 0 <= self.usd_per_mtok < math.inf:  # NaN fails, too
             raise Refused(
-                f"usd_per_mtok is {self.usd_per_mtok}", hint="Set dollars per million tokens; 0 if it is free."
+                f"invalid usd_per_mtok {self.usd_per_mtok}", hint="Set dollars per million tokens; 0 if it is free."
             )
         if self.context_scope not in SCOPES:
-            raise Refused(f"context_scope is {self.context_scope!r}", hint=f"It is one of {', '.join(SCOPES)}.")
+            raise Refused(f"unknown context_scope {self.context_scope!r}", hint=f"Use one of {', '.join(SCOPES)}.")
         if self.metric not in METRICS:
-            raise Refused(f"the metric is {self.metric!r}", hint=f"It is one of {', '.join(METRICS)}.")
+            raise Refused(f"unknown metric {self.metric!r}", hint=f"Use one of {', '.join(METRICS)}.")
         if self.is_sparse and self.dimension is not None:
             raise Refused("a sparse vector has no dimension", hint="Leave it out.")
         if not self.model:
@@ -187,7 +187,7 @@ class Pipeline:
         chunks = list(self.chunk(self.parse(data)))
         for chunk in chunks:
             if not isinstance(chunk, str):
-                raise Refused(f"the chunker returned {type(chunk).__name__}", hint="A chunk is a text.")
+                raise Refused(f"the chunker returned {type(chunk).__name__}", hint="Return chunks of text.")
             if not is_text(chunk):
                 raise Unavailable("a chunk contains a lone surrogate", hint="Check how the parser decodes.")
         return chunks

@@ -180,7 +180,7 @@ class IndexPlan:
             plan = cls(**taken)
             is_whole = plan.digest == plain["digest"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise Refused(f"this is not a plan: {type(error).__name__}: {error}", hint="Make a new one.") from None
+            raise Refused(f"not a plan: {type(error).__name__}: {error}", hint="Make a new one.") from None
         if not is_whole:
             raise Refused("the plan was changed after it was made", hint="Make a new one.")
         return plan

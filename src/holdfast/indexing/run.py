@@ -64,7 +64,7 @@ class IndexRun(Closing):
         if isinstance(ledger, str | os.PathLike):
             ledger = open_ledger(ledger)
         elif not hasattr(ledger, "working"):
-            raise Refused(f"the ledger is {ledger!r}", hint="Give a path, a postgresql:// URL, or a ledger.")
+            raise Refused(f"invalid ledger {ledger!r}", hint="Give a path, a postgresql:// URL, or a ledger.")
         self._ledger: Ledger = ledger
         self._pipeline = pipeline
         self._families = load_families(families)
@@ -241,7 +241,9 @@ class IndexRun(Closing):
         live = self._live()
         baseline = read_baseline(self._pipeline, self._ledger, self._families)
         if baseline.shape != live.shape:
-            raise Conflict("the settings are not those of the live index", hint="Apply a plan first, or set them back.")
+            raise Conflict(
+                "the settings differ from those of the live index", hint="Apply a plan first, or set them back."
+            )
         return verify.check(self._ledger, self._pipeline.store, live, baseline.channels, sample=sample)
 
     def _repair(self, report: IndexReport) -> None:
@@ -249,7 +251,7 @@ class IndexRun(Closing):
         is_there = store.fingerprint(live.collection) is not None
         if is_there and report.bad and self._is_of_another_chunker(live):
             raise Conflict(
-                "the live index was made with another chunker or parser, so its chunks cannot be made again",
+                "the live index was made with another chunker or parser, so its chunks cannot be reproduced",
                 hint="Apply a plan: it builds a new index. Or set the chunker back.",
             )
         verify.schedule_repair(self._ledger, store, live, report)

@@ -120,7 +120,7 @@ class FolderSource:
     def portions(self) -> Iterator[Portion]:
         """Yield the documents, a folder at a time. NotFound if the folder does not exist."""
         if not os.path.isdir(self.path):
-            raise NotFound(f"there is no folder {self.path}", hint="Check the path. The index is not changed.")
+            raise NotFound(f"folder {self.path} does not exist", hint="Check the path. The index is not changed.")
         return _Walk(self, time.time_ns() - _SETTLED_NS).run()
 
 
@@ -279,7 +279,7 @@ class ItemSource:
             )
         if not isinstance(self.items, Iterable) and not callable(self.items):
             raise Refused(
-                f"the source is {self.items!r}",
+                f"invalid source {self.items!r}",
                 hint="Pass a FolderSource, a path, a mapping of names to texts, or a list.",
             )
 
@@ -311,7 +311,7 @@ def portions(source: DocumentSource) -> Iterator[Portion]:
 def read(document: Document) -> bytes:
     """Return the content of a document. Unavailable if it cannot be read."""
     if document.problem is not None:
-        raise Unavailable(f"{document.name} {document.problem}", hint="Exclude it, or fix it.")
+        raise Unavailable(f"{document.name} {document.problem}", hint="Fix or exclude it.")
     try:
         found = document.read()
         if isinstance(found, str):
@@ -329,7 +329,7 @@ def read(document: Document) -> bytes:
     except Exception as error:  # the reader may raise anything
         message = f"{document.name}: {type(error).__name__}: {error}"
         raise Unavailable(message, hint="Check that it can be read.") from error
-    raise Unavailable(f"{document.name} is {type(found).__name__}", hint="A document is text or bytes.")
+    raise Unavailable(f"{document.name} is {type(found).__name__}", hint="Pass text or bytes as a document.")
 
 
 def _document(item: object) -> Document:
@@ -339,7 +339,7 @@ def _document(item: object) -> Document:
         )
     name, content = item
     if not isinstance(content, str | bytes):
-        raise Refused(f"{name} is {type(content).__name__}", hint="A document is text or bytes.")
+        raise Refused(f"{name} is {type(content).__name__}", hint="Pass text or bytes as a document.")
     return Document(name, lambda: content)
 
 

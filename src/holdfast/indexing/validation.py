@@ -45,9 +45,9 @@ def as_texts(value: object, what: str) -> tuple[str, ...]:
     if isinstance(value, str | os.PathLike):
         return (os.fspath(value),)
     if not isinstance(value, Iterable) or isinstance(value, bytes | bytearray | memoryview | Mapping):
-        raise Refused(f"{what} is {value!r}", hint="Give a text, or a list of texts.")
+        raise Refused(f"invalid {what}: {value!r}", hint="Give a text, or a list of texts.")
     found = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in value]
     for each in found:
         if not isinstance(each, str):
-            raise Refused(f"{what} has {each!r} in it", hint="Give a text, or a list of texts.")
+            raise Refused(f"{what} contains {each!r}", hint="Give a text, or a list of texts.")
     return tuple(sorted(found) if isinstance(value, set | frozenset) else found)

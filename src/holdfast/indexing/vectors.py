@@ -62,7 +62,7 @@ def shapes_from_json(stored: Mapping[str, Any]) -> dict[str, Shape]:
     try:
         return {str(name): Shape(int(each[0]), str(each[1])) for name, each in stored.items()}
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError):
-        raise Damaged("the shapes of the vectors in a store cannot be read", hint="Build the index again.") from None
+        raise Damaged("the stored vector shapes are corrupt", hint="Rebuild the index.") from None
 
 
 def check_rows(vectors: Any, *, expected: int) -> list[Any]:
@@ -245,7 +245,7 @@ def _unit_query(np: Any, query: Query, shape: Shape) -> Any:
             f"the query has {vector.size} dimensions, the index {shape.dimension}", hint="Use the model of the index."
         )
     if not np.isfinite(vector).all():
-        raise Refused("the query has numbers that are not finite", hint="Check what the model returned.")
+        raise Refused("the query contains numbers that are not finite", hint="Check what the model returned.")
     return _unit(np, vector[: shape.dimension])
 
 

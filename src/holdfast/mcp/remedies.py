@@ -21,7 +21,7 @@ MCP = {
     "leave_out_keys": _NOT_HERE,
     "limit_embeds": _NOT_HERE,
     "list": "Call checkpoint_list.",
-    "list_all": "Call checkpoint_list with safety=true, which shows every state.",
+    "list_all": "Call checkpoint_list with safety=true, which shows every checkpoint.",
     "list_sessions": "List the sessions first.",
     "name_namespace": "Name the namespace.",
     "name_paths": "Give the paths as paths.",

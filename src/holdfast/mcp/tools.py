@@ -183,8 +183,8 @@ class Tools:
             Tool(
                 "checkpoint_list", "List checkpoints", "Checkpoints, newest first.",
                 takes(limit=number("Maximum number of results.", 20, least=1, most=results.ENTRIES_MAX),
-                      before=text("Only those older than this one: `next_before` of the previous result."),
-                      session=text("Only those of this session."),
+                      before=text("Only checkpoints older than this one: `next_before` of the previous result."),
+                      session=text("Only checkpoints of this session."),
                       safety=flag("Also the safety checkpoints that restores made before they changed files.")),
                 schemas.LISTED, self.list,
             ),
@@ -224,7 +224,7 @@ class Tools:
                 "checkpoint_save", "Save a checkpoint",
                 "Save the workspace. Cheap if little changed; changes no file.",
                 takes(message=text("Why, in one line.", 2000), name=text("A name to find it by; unique."),
-                      pinned=flag("Keep it when others are pruned.")),
+                      pinned=flag("Pin it: prune never deletes it.")),
                 schemas.SAVED, self.save, changes=True, repeatable=False,
             ),
             Tool(

@@ -17,7 +17,7 @@ class Problem:
     what: str
     detail: str
     checkpoints: tuple[str, ...] = ()
-    """The checkpoints that it touches; all others are sound."""
+    """The checkpoints that it affects; all others are intact."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class Serde:
     ) -> None:
         """`on_unknown="keep"`: objects of classes that are not registered are read as opaque `Unknown`."""
         if on_unknown not in ("raise", "keep"):
-            raise Refused(f"on_unknown is {on_unknown!r}", hint="Say 'raise' or 'keep'.")
+            raise Refused(f"invalid on_unknown {on_unknown!r}", hint="Use 'raise' or 'keep'.")
         self.registry = registry
         self._encoders = (Encoder(registry, careful=False), Encoder(registry, careful=True))
         self._decoder = Decoder(registry, keep_unknown=on_unknown == "keep")
@@ -357,16 +357,14 @@ class Decoder:
             return self._object(self.make(data))
         way = _DECODERS.get(code)
         if way is None:
-            raise Refused(f"type {code} is not known to this version", hint="Read it with a newer Holdfast.")
+            raise Refused(f"type {code} is unknown to this version of Holdfast", hint="Read it with a newer Holdfast.")
         payload = self.make(data)
         try:
             return way(payload)
         except HoldfastError:
             raise
         except Exception as error:  # whatever forged bytes make of an innocent constructor
-            raise Damaged(
-                f"a stored {types.NAMES[code]} is malformed: {error}", hint="Use another checkpoint."
-            ) from None
+            raise Damaged(f"a stored {types.NAMES[code]} is corrupt: {error}", hint="Use another checkpoint.") from None
 
     def _object(self, payload: Any) -> Any:
         try:
@@ -375,7 +373,7 @@ class Decoder:
         except (TypeError, ValueError):
             known = False
         if not known:
-            raise Damaged("a stored object is malformed", hint="Use another checkpoint.")
+            raise Damaged("a stored object is corrupt", hint="Use another checkpoint.")
         entry = self._registry.of_id(type_id)
         if entry is None or version > entry.version:
             if self._keep_unknown:
@@ -394,7 +392,8 @@ class Decoder:
             raise
         except Exception as error:  # code of the user, on data that may be forged
             raise Damaged(
-                f"no {type_id} can be made of what is stored: {error!r}", hint="Look at its upgrades."
+                f"cannot rebuild {type_id} from what is stored: {error!r}",
+                hint="Check its decode function and upgrades.",
             ) from error
 
 
@@ -413,7 +412,7 @@ def _path(data: Any) -> Any:
     try:
         return _PATHS[flavour](text)
     except NotImplementedError:
-        raise Unavailable(f"{text} is a path of another system", hint="Read it there.") from None
+        raise Unavailable(f"{text} is a path of another operating system", hint="Read it on that system.") from None
 
 
 def _uuid(data: Any) -> uuid.UUID:
@@ -458,7 +457,7 @@ def _make_zone(data: Any) -> datetime.tzinfo | None:
         try:
             return zoneinfo.ZoneInfo(data)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            raise Unavailable(f"the time zone {data!r} is not known here", hint="Install `tzdata`.") from None
+            raise Unavailable(f"the time zone {data!r} is unknown on this machine", hint="Install `tzdata`.") from None
     offset, *name = data
     return datetime.timezone(datetime.timedelta(microseconds=offset), *name)
 

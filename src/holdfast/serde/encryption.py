@@ -35,14 +35,16 @@ class Keys:
     def __init__(self, keys: Mapping[str, bytes], *, active: str | None = None) -> None:
         """`keys`: 32 random bytes each. `active`: by default the last one."""
         if not isinstance(keys, Mapping):
-            raise Refused(f"keys are a {type(keys).__name__}", hint="Give a dict of ids and keys.")
+            raise Refused(f"keys must be a dict, not {type(keys).__name__}", hint="Give a dict of ids and keys.")
         if not keys or any(not isinstance(key, bytes) or len(key) != 32 for key in keys.values()):
             raise Refused("a key is not 32 bytes", hint="Make one with os.urandom(32), and keep it safe.")
         if any(not isinstance(name, str) or not 1 <= _utf8_bytes(name) <= 100 for name in keys):
             raise Refused("the id of a key is not a text of up to 100 bytes", hint="Name keys '2026-01' or so.")
         self.active = list(keys)[-1] if active is None else active
         if self.active not in keys:
-            raise Refused(f"there is no key {self.active!r} to be active", hint=f"There are {', '.join(keys)}.")
+            raise Refused(
+                f"the active key {self.active!r} is not among the keys", hint=f"The keys are {', '.join(keys)}."
+            )
         self._ciphers = {name: _cipher(key) for name, key in keys.items()}
         self.naming = hashlib.sha256(b"holdfast names\0" + keys[self.active]).digest()
         """Mixed into the names of parts, so that names tell nothing about contents."""
@@ -59,21 +61,19 @@ class Keys:
         length = stored[0] if stored else 0
         name = bytes(stored[1 : 1 + length])
         if not name or len(name) != length:
-            raise Damaged("encrypted bytes are cut short", hint="Use another copy.")
+            raise Damaged("encrypted data is truncated", hint="Use another copy.")
         key_id = name.decode("utf-8", "replace")
         cipher = self._ciphers.get(key_id)
         if cipher is None:
             raise NoKey(
-                f"this is encrypted with key {key_id!r}, which was not given",
+                f"the data is encrypted with key {key_id!r}, which was not given",
                 hint="Add that key; leave the other one active.",
             )
         nonce, body = stored[1 + length : 1 + length + _NONCE], stored[1 + length + _NONCE :]
         try:
             decrypted: bytes = cipher.decrypt(bytes(nonce), bytes(body), name + b"\0" + identity)
         except Exception:  # InvalidTag, or a nonce cut short
-            raise Damaged(
-                "encrypted bytes were changed, or moved from another place", hint="Use another copy."
-            ) from None
+            raise Damaged("encrypted data was changed, or moved from another place", hint="Use another copy.") from None
         return decrypted
 
 
@@ -99,14 +99,16 @@ def read_keys(path: str | Path) -> Keys:
     try:
         text = Path(path).expanduser().read_text("utf-8")
     except FileNotFoundError:
-        raise NotFound(f"there is no file of keys {path}", hint=_HINT) from None
+        raise NotFound(f"key file {path} does not exist", hint=_HINT) from None
     except OSError as error:
-        raise Unavailable(f"the keys in {path} cannot be read: {error.strerror}", hint="Check that you may.") from None
+        raise Unavailable(
+            f"the keys in {path} cannot be read: {error.strerror}", hint="Check its permissions."
+        ) from None
     except ValueError:
-        raise Refused(f"{path} is not a file of keys", hint=_HINT) from None
+        raise Refused(f"{path} is not a key file", hint=_HINT) from None
     try:
         given = json.loads(text)
         keys = {name: base64.b64decode(key, validate=True) for name, key in given.items()}
     except (ValueError, TypeError, AttributeError, RecursionError):
-        raise Refused(f"{path} is not a file of keys", hint=_HINT) from None
+        raise Refused(f"{path} is not a key file", hint=_HINT) from None
     return Keys(keys)

@@ -39,20 +39,22 @@ class Envelope:
     def open(self, stored: bytes, identity: bytes = b"") -> bytes:
         """The bytes again. Refused if there is a key and they are not encrypted: anybody could have put them there."""
         if type(stored) is not bytes:
-            raise Damaged("what is stored is not bytes", hint="Use another checkpoint.")
+            raise Damaged("stored data is not bytes", hint="Use another checkpoint.")
         if self.keys is None:
             if stored and stored[0] == 0:
                 return stored[1:]
             if stored[:1] == _ENCRYPTED:
-                raise NoKey("this is encrypted", remedy=Remedy("give_keys"))
+                raise NoKey("the stored data is encrypted", remedy=Remedy("give_keys"))
             return self._unpacked(stored)
         if stored[:1] != _ENCRYPTED:
-            raise NotEncrypted("this is not encrypted, though a key is set", remedy=Remedy("leave_out_keys"))
+            raise NotEncrypted("the stored data is not encrypted, but keys were given", remedy=Remedy("leave_out_keys"))
         return self._unpacked(self.keys.decrypt(memoryview(stored)[1:], identity))
 
     def _packed(self, data: bytes) -> bytes:
         if len(data) > self._max_bytes:
-            raise Refused(f"this has {len(data):,} bytes, more than {self._max_bytes:,}", hint="Raise the limit.")
+            raise Refused(
+                f"the data to store has {len(data):,} bytes, more than {self._max_bytes:,}", hint="Raise the limit."
+            )
         if self._compress and len(data) >= _WORTH_BYTES:
             small = _compress(data)
             if small is not None and len(small) < len(data) * _WORTH_SHARE:
@@ -66,7 +68,9 @@ class Envelope:
             raise Damaged("stored bytes have an unknown format", hint="Use another checkpoint.")
         size = int.from_bytes(held[1:5], "big")
         if size > self._max_bytes:
-            raise Refused(f"this would have {size:,} bytes, more than {self._max_bytes:,}", hint="Raise the limit.")
+            raise Refused(
+                f"the stored data would have {size:,} bytes, more than {self._max_bytes:,}", hint="Raise the limit."
+            )
         return _decompress(memoryview(held)[5:], size)
 
 
@@ -87,15 +91,16 @@ def _decompress(data: memoryview, size: int) -> bytes:
         tool = _local.decompressor = _make("ZstdDecompressor", max_window_size=1 << 27)
     if tool is None:
         raise Unavailable(
-            "this is compressed with zstd, which is not installed", hint="Install it with: pip install 'holdfast[zstd]'"
+            "the stored data is compressed with zstd, which is not installed",
+            hint="Install it with: pip install 'holdfast[zstd]'",
         )
     try:
         reader = tool.stream_reader(data, read_across_frames=False)
         made = bytes(reader.read(size + 1))
     except Exception as error:  # zstandard.ZstdError, which cannot be named without importing it
-        raise Damaged(f"compressed bytes are damaged: {error}", hint="Use another checkpoint.") from None
+        raise Damaged(f"compressed data is corrupt: {error}", hint="Use another checkpoint.") from None
     if len(made) != size:
-        raise Damaged("compressed bytes are not of the size they say", hint="Use another checkpoint.")
+        raise Damaged("compressed data is corrupt: wrong size", hint="Use another checkpoint.")
     return made
 
 

@@ -41,7 +41,7 @@ def from_json(text: str) -> bytes:
     try:
         value = json.loads(text)
     except _MALFORMED as error:
-        raise Damaged(f"this is not a value in JSON: {error}", hint="Give what `to_json` made.") from None
+        raise Damaged(f"not a value in JSON: {error}", hint="Give what `to_json` made.") from None
     return from_tagged(value)
 
 
@@ -54,7 +54,7 @@ def to_tagged(data: bytes, *, readable: bool = False) -> Any:
     try:
         return _Shower(readable).show(decode(data))
     except RecursionError:
-        raise Refused("this is nested too deeply to be shown as JSON", hint="Make it flatter.") from None
+        raise Refused("the value is nested too deeply to show as JSON", hint="Save a flatter state.") from None
 
 
 def from_tagged(value: Any) -> bytes:
@@ -62,7 +62,7 @@ def from_tagged(value: Any) -> bytes:
     try:
         return encode(_read(value))
     except _MALFORMED as error:
-        raise Damaged(f"this is not a value in JSON: {error}", hint="Give what `to_json` made.") from None
+        raise Damaged(f"not a value in JSON: {error}", hint="Give what `to_json` made.") from None
 
 
 class _Shower:

@@ -39,7 +39,7 @@ def make_decoder(
         try:
             return read(data)
         except _MALFORMED as error:
-            raise Damaged(f"stored bytes are not a value: {error}", hint="Use another checkpoint.") from None
+            raise Damaged(f"stored data is corrupt: {error}", hint="Use another checkpoint.") from None
 
     return decode
 

@@ -108,14 +108,23 @@ class Registry:
         """
         ways = dict(upgrades or {})
         if not isinstance(type_id, str) or not type_id:
-            raise Refused(f"{type_id!r} cannot be the id of a class", hint="Give a text such as 'shop.Cart'.")
+            raise Refused(f"invalid id of a class: {type_id!r}", hint="Give a text such as 'shop.Cart'.")
         if not isinstance(version, int) or version < 1 or any(not 1 <= number < version for number in ways):
-            raise Refused(f"version {version!r} of {type_id} with upgrades from {sorted(ways)}", hint="Count from 1.")
+            raise Refused(
+                f"invalid version {version!r} of {type_id}, with upgrades from {sorted(ways)}",
+                hint="Count versions from 1; upgrades are from lower versions.",
+            )
         other = self._by_id.get(type_id)
         if other is not None and other.cls is not cls:
-            raise Refused(f"{type_id} is {other.cls.__qualname__} already", hint="Give each class an id of its own.")
+            raise Refused(
+                f"the id {type_id!r} is already used by {other.cls.__qualname__}",
+                hint="Give each class an id of its own.",
+            )
         if cls in self._by_class and self._by_class[cls].id != type_id:
-            raise Refused(f"{cls.__qualname__} is registered as {self._by_class[cls].id}", hint="One id is enough.")
+            raise Refused(
+                f"{cls.__qualname__} is already registered as {self._by_class[cls].id}",
+                hint="Register each class once.",
+            )
         entry = Registration(type_id, cls, version, kind_of(cls, encode, decode), ways, shown, fill)
         self._by_class[cls] = self._by_id[type_id] = entry
 
@@ -153,7 +162,7 @@ class ClassKind(Protocol):
 def kind_of(cls: type, encode: Callable[[Any], Any] | None, decode: Callable[[Any], Any] | None) -> ClassKind:
     """The kind of a class; Refused if it has none and no functions are given."""
     if (encode is None) != (decode is None):
-        raise Refused(f"{cls.__qualname__} has one of encode and decode", hint="Give both, or neither.")
+        raise Refused(f"{cls.__qualname__} has only one of encode and decode", hint="Give both, or neither.")
     if encode is not None and decode is not None:
         return CustomKind(encode, decode)
     if issubclass(cls, Enum):
@@ -228,10 +237,10 @@ class _KindWithFields:
         """Unstorable if an object has more than its fields: that would be lost."""
         for name in own.keys() - self._defaults.keys() - OF_TYPING:
             if not isinstance(static(self._cls, name), cached_property):
-                raise Unstorable(f"it has an attribute {name!r} that is no field")
+                raise Unstorable(f"it has an attribute {name!r} that is not a field")
         for name in self._slots:
             if hasattr(value, name):
-                raise Unstorable(f"it has an attribute {name!r} that is no field")
+                raise Unstorable(f"it has an attribute {name!r} that is not a field")
 
     def upgrade(self, way: Callable[[Any], Any], data: Any) -> Any:
         return way(data)
@@ -315,7 +324,7 @@ class StructKind(_KindWithFields):
             try:
                 self._make(fields)
             except Exception as error:
-                raise Unstorable(f"its __post_init__ would not let it be made again: {error!r}") from None
+                raise Unstorable(f"its __post_init__ fails when it is rebuilt: {error!r}") from None
         return {name: UNSET if each is msgpack.UNSET else each for name, each in fields.items()}
 
     def make(self, data: Any, *, fill: bool) -> Any:

@@ -226,7 +226,7 @@ def folder_of(path: str | os.PathLike[str]) -> Path:
     """Return the folder that a path or a `file://` URL names. Refused if it names none."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
     if not isinstance(text, str) or not text or "\0" in text:
-        raise Refused(f"the folder is {text!r}", hint="Name a folder for the checkpoints.")
+        raise Refused(f"invalid folder {text!r}", hint="Name a folder for the checkpoints.")
     if text.startswith(_FILE):
         text = urllib.parse.unquote(text.removeprefix(_FILE))
         if not text.startswith("/"):

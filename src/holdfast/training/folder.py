@@ -411,7 +411,7 @@ class FolderRunStore:
         try:
             return PreviousCheckpoint(found[-1].path, *self._as_written(found[-1]), turn=turn) if found else None
         except HoldfastError as error:
-            _log.warning("no files are shared: %s", error)
+            _log.warning("files of earlier checkpoints cannot be reused: %s", error)
             return None
 
     def _as_written(self, found: StoredCheckpoint) -> tuple[Manifest, dict[str, WrittenShard]]:

@@ -33,7 +33,10 @@ class LoadRequest:
 
     def __post_init__(self) -> None:
         if self.like is not None and (self.weights_only or self.only is not None or self.mmap):
-            raise Refused("like is given for a part of the state", hint="Leave out weights_only, only and mmap.")
+            raise Refused(
+                "like cannot be combined with loading a part of the state",
+                hint="Leave out weights_only, only and mmap.",
+            )
 
 
 class OpenCheckpoint:
@@ -147,7 +150,7 @@ def _damage_as_damaged(path: Any) -> Iterator[None]:
 
 def _matcher(only: Sequence[str]) -> Callable[[str], bool]:
     if isinstance(only, str) or not all(isinstance(name, str) and name for name in only):
-        raise Refused(f"only is {only!r}", hint='Give a list of names, such as ["model", "*.bias"].')
+        raise Refused(f"invalid only: {only!r}", hint='Give a list of names, such as ["model", "*.bias"].')
 
     def is_wanted(where: str) -> bool:
         return any(where == name or where.startswith(f"{name}.") or fnmatch.fnmatchcase(where, name) for name in only)

@@ -74,7 +74,7 @@ class TrainingLocation:
     def list(self, limit: int | None, before: str | None = None) -> Page:
         """The greatest step first. What cannot be read is in the notes, and in the JSON as `broken`."""
         if before is not None and not _is_number(before):
-            raise InvalidOption(f"the cursor is a step, not {before!r}")
+            raise InvalidOption(f"invalid cursor {before!r}: pass the number of a step")
         found, broken, following = self._run.page(limit, before=None if before is None else int(before))
         wrong = [{"path": str(each.path), "step": each.step, "error": each.error.message} for each in broken]
         notes = [f"broken: {each.error}" for each in broken]
@@ -138,7 +138,7 @@ class TrainingLocation:
     def verify(self, progress: Progress | None = None) -> Verification:
         report = self._run.verify(progress)
         problems = [
-            f"{each.what}: {each.detail}" + (f"  (touches {', '.join(each.checkpoints)})" if each.checkpoints else "")
+            f"{each.what}: {each.detail}" + (f"  (affects {', '.join(each.checkpoints)})" if each.checkpoints else "")
             for each in report.problems
         ]
         read = [(report.checkpoints, "checkpoint"), (report.objects, "file")]
@@ -176,7 +176,7 @@ class TrainingLocation:
             if value is not None
         ]
         if unknown:
-            raise Refused(f"{unknown[0]} is not for training runs", hint="Use keep_last or keep_every.")
+            raise Refused(f"{unknown[0]} cannot be used with training runs", hint="Use keep_last or keep_every.")
         keep = retention.Keep(policy.keep_last, 1, policy.keep_every)
         options: dict[str, Any] = {"best_key": None, "mode": "min", "now": now}  # `best.json` says which
         found = self._run.scan()[0]
@@ -228,7 +228,7 @@ class TrainingLocation:
         if back != ref and _is_number(back) and int(back) < len(found):
             return self._run.full(found[-1 - int(back)])
         if not _is_number(step):
-            raise NotFound(f"there is no checkpoint {ref}", hint="Say latest, best, or the number of a step.")
+            raise NotFound(f"there is no checkpoint {ref}", hint="Use latest, best, or the number of a step.")
         return self._run.get(int(step))
 
     def _items(self, found: _List[StoredCheckpoint]) -> _List[Item]:

@@ -223,7 +223,7 @@ class CheckpointManager:
             if any(other.step > each.step for other in found):
                 self._rewinds = True  # the run goes back, and will save these steps again
             return resumed
-        raise Damaged(f"no checkpoint of {self.root} is sound: {problems[0]}", hint="Restore a backup of the folder.")
+        raise Damaged(f"no checkpoint of {self.root} is intact: {problems[0]}", hint="Restore a backup of the folder.")
 
     def _load(self, found: StoredCheckpoint, problems: tuple[str, ...], rng: bool, request: LoadRequest) -> Resumed:
         whole = self._store.full(found)
@@ -249,9 +249,9 @@ class CheckpointManager:
                 doomed = [each for each in found if (each.path, each.manifest.sequence) in known]
                 self._store.repoint_markers([each for each in found if each not in doomed])
                 for each in doomed:
-                    _log.warning("damaged, and kept as %s", self._store.set_aside(each.path))
+                    _log.warning("damaged checkpoint renamed to %s", self._store.set_aside(each.path))
         except (Unavailable, Refused) as error:  # a read-only folder can still be resumed from
-            _log.warning("damaged checkpoints keep their names: %s", error)
+            _log.warning("cannot rename damaged checkpoints: %s", error)
 
     # keeping
 

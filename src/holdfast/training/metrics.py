@@ -16,15 +16,15 @@ MODES = ("min", "max")
 def check_metrics(metrics: Mapping[str, Any] | None, best_key: str | None, mode: str) -> dict[str, Any]:
     """Return metrics as a manifest has them. Refused if one is not a number, or the one named best_key is missing."""
     if mode not in MODES:
-        raise Refused(f"mode is {mode!r}", hint="Use 'min' if smaller is better, 'max' if greater is.")
+        raise Refused(f"invalid mode {mode!r}", hint="Use 'min' if smaller is better, 'max' if greater is.")
     if metrics is not None:
         check_mapping(metrics, "metrics")
     if best_key is not None and not isinstance(best_key, str):
-        raise Refused(f"best_key is {best_key!r}", hint="Give the name of a metric.")
+        raise Refused(f"invalid best_key {best_key!r}", hint="Give the name of a metric.")
     found = {name: _encode(name, value) for name, value in (metrics or {}).items()}
     if best_key is not None and best_key not in found:
         given = ", ".join(found) or "none"
-        raise Refused(f"best_key is {best_key!r}, and metrics has no such entry", hint=f"The metrics are: {given}.")
+        raise Refused(f"metrics has no entry {best_key!r}, which best_key names", hint=f"The metrics are: {given}.")
     return found
 
 

@@ -47,9 +47,7 @@ class ObjectClient:
 
     def __init__(self, url: str) -> None:
         if url.startswith("memory:"):
-            raise Refused(
-                f"{url} would not outlive this process", hint="Name a folder; one in /dev/shm is in memory too."
-            )
+            raise Refused(f"{url} exists only in this process", hint="Name a folder; one in /dev/shm is in memory too.")
         with _translated(url):
             self._store = from_url(url, retry_config=RETRY)
         self._url = url
@@ -171,9 +169,9 @@ def _translate(where: str, text: str, is_missing: bool) -> Exception:
     if is_missing:
         return FileNotFoundError(where)
     if "/latest/api/token" in text or "/computeMetadata/" in text:  # nothing is set, so obstore asked the machine
-        return Unavailable(f"{where}: there are no credentials", hint=_credentials(where))
+        return Unavailable(f"{where}: no credentials found", hint=_credentials(where))
     if "Account must be specified" in text:
-        return Unavailable(f"{where}: there is no account", hint=_credentials(where))
+        return Unavailable(f"{where}: no account found", hint=_credentials(where))
     if any(f"code: {code}" in text for code in (401, 403)):
         return Unavailable(f"{where}: access denied", hint=f"{_credentials(where)} The store said: {first}")
     if "Unable to recognise URL" in text or "InvalidUrl" in text:

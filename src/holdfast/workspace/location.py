@@ -67,12 +67,12 @@ class WorkspaceLocation:
     capabilities = frozenset(Capability)
     options = (
         Option("all", "Also list the safety checkpoints, saved before each restore.", _LIST),
-        Option("session", "Only those of a session.", _LIST, "ID"),
-        Option("actor", "Only those of an agent and its sub-agents, or of the user.", _LIST, "ACTOR"),
-        Option("type", "Only those of a type: automatic, manual, feature or session.", _LIST, "TYPE"),
-        Option("since", "Only those not before a time: 10m, 14:05, yesterday, 2026-11-01.", _LIST, "TIME"),
-        Option("until", "Only those not after a time.", _LIST, "TIME"),
-        Option("grep", "Only those whose message or prompt matches a regular expression.", _LIST, "PATTERN"),
+        Option("session", "Only checkpoints of this session.", _LIST, "ID"),
+        Option("actor", "Only checkpoints of this agent and its sub-agents, or of the user.", _LIST, "ACTOR"),
+        Option("type", "Only checkpoints of this type: automatic, manual, feature or session.", _LIST, "TYPE"),
+        Option("since", "Only checkpoints since this time: 10m, 14:05, yesterday, 2026-11-01.", _LIST, "TIME"),
+        Option("until", "Only checkpoints until this time.", _LIST, "TIME"),
+        Option("grep", "Only checkpoints whose message or prompt matches a regular expression.", _LIST, "PATTERN"),
         Option("flat", "One line for each checkpoint, not grouped by turn.", _LIST),
         Option("stat", "Also list every changed file, with the lines added and removed.", _LIST),
         Option("state", "Print that state as JSON, and nothing else.", _GET, "NAME"),
@@ -282,8 +282,8 @@ class WorkspaceLocation:
             for each in report.problems
         ]
         notes = [
-            "Checkpoints that are not named are sound. Saving again does not repair what is damaged here;",
-            "a backup of the store, or of its damaged files, brings the rest back.",
+            "Checkpoints that are not listed are intact. Saving again does not repair the damage.",
+            "To get the rest back, restore the store, or its damaged files, from a backup.",
         ]
         read = [(report.checkpoints, "checkpoint"), (report.objects, "object")]
         document = documents.report(report)
@@ -307,7 +307,7 @@ class WorkspaceLocation:
             location.Field("packs", found.packs_bytes, "bytes"),
             location.Field("catalog and scan cache", found.catalog_bytes, "bytes"),
             location.Field("other", found.other_bytes, "bytes"),
-            location.Field("your git", found.git_bytes or None, "bytes"),
+            location.Field("git", found.git_bytes or None, "bytes"),
             location.Field("unneeded", found.unneeded_bytes or None, "bytes"),
         ]
         notes = [f"There are {found.more_paths:,} more paths."] if found.more_paths else []
@@ -455,8 +455,8 @@ def _fields(found: Checkpoint, parent: str | None, changes: Sequence[PathChange]
         location.Field("complete", "yes" if found.complete else "no"),
         location.Field("quiet", "" if found.quiet else "no: files changed while they were read"),
         location.Field("not saved", _not_saved(found.uncovered), "block"),
-        location.Field("your git", _git_words(git)),
-        location.Field("stored as", f"commit {found.commit} of the store" if found.commit else ""),
+        location.Field("git", _git_words(git)),
+        location.Field("stored as", f"commit {found.commit} in the store" if found.commit else ""),
         location.Field("changed", (_count(len(changes), "file"), [_change_line(each) for each in changes]), "listing"),
     ]
 
@@ -510,7 +510,7 @@ def _total(found: CheckpointDiff) -> LineCount:
 
 
 def _touched(names: Sequence[str]) -> str:
-    return f"  (touches {', '.join(names)})" if names else ""
+    return f"  (affects {', '.join(names)})" if names else ""
 
 
 def _above_size(plan: Pruned) -> list[str]:

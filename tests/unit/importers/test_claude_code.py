@@ -235,5 +235,5 @@ class TestRefused:
         path.parent.mkdir(parents=True)
         for text in ("", "{}\n", "garbage\n", '{"prompt": "x"}\n'):
             path.write_text(text)
-            with pytest.raises((Refused, Damaged), match="nothing that can be imported"):
+            with pytest.raises((Refused, Damaged), match="unknown format"):
                 run(path)

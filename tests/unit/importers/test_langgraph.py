@@ -197,7 +197,7 @@ class TestBadInput:
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.executescript("CREATE VIEW checkpoints AS SELECT 1; CREATE TABLE writes (b);")
         connection.close()
-        self.check(Refused, path, target, out, "nothing that can be imported")
+        self.check(Refused, path, target, out, "unknown format")
 
     @pytest.mark.parametrize(
         "kind, data",

@@ -222,7 +222,7 @@ class TestRedis:
         opened.close()
 
     def test_nothing_there(self, url: str, target: str) -> None:
-        with pytest.raises(Refused, match="nothing that can be imported"):
+        with pytest.raises(Refused, match="unknown format"):
             run(url, target)
 
 

@@ -150,7 +150,7 @@ class TestBadInput:
         folder = tmp_path / "plain"
         folder.mkdir()
         (save(folder, record(1, "abc")) / "metadata.json").write_text("{")
-        with pytest.raises(Damaged, match="nothing of"):
+        with pytest.raises(Damaged, match="cannot import anything from"):
             run(folder)
         assert not list((tmp_path / "state").rglob("HEAD"))
 
@@ -162,5 +162,5 @@ class TestBadInput:
 
     def test_empty(self, tmp_path: Path) -> None:
         (tmp_path / "project" / ".claude" / "checkpoints").mkdir(parents=True)
-        with pytest.raises(Refused, match="nothing that can be imported"):
+        with pytest.raises(Refused, match="unknown format"):
             run(tmp_path / "project")

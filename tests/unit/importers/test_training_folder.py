@@ -240,5 +240,5 @@ class TestBadInput:
             run(source, source)
 
     def test_empty_folder(self, source: Path, target: str) -> None:
-        with pytest.raises(Refused, match="nothing that can be imported"):
+        with pytest.raises(Refused, match="unknown format"):
             run(source, target)

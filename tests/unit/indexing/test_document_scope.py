@@ -115,5 +115,5 @@ def test_another_scope_makes_other_vectors(late: Scene) -> None:
     with late.run(context_scope="chunk") as run:
         plan = run.plan()
         assert plan.to_embed == plan.chunks
-    with pytest.raises(Refused, match="context_scope is 'page'"):
+    with pytest.raises(Refused, match="unknown context_scope 'page'"):
         Channel(late.model, context_scope="page")

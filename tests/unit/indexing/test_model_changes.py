@@ -332,7 +332,7 @@ def test_a_wrong_request_is_not_sent_again(scene: Scene) -> None:
 
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
 def test_invalid_price_is_refused(scene: Scene, price: float) -> None:
-    with pytest.raises(Refused, match="usd_per_mtok is"):
+    with pytest.raises(Refused, match="invalid usd_per_mtok"):
         scene.run(usd_per_mtok=price)
 
 

@@ -146,5 +146,5 @@ def test_what_was_spent_counts_against_the_limit(scene: Scene) -> None:
 def test_index_is_compared_only_with_its_own_settings(scene: Scene) -> None:
     scene.fill(2)
     scene.done().close()
-    with scene.run(datatype="int8") as run, pytest.raises(Conflict, match="not those of the live index"):
+    with scene.run(datatype="int8") as run, pytest.raises(Conflict, match="differ from those of the live index"):
         run.verify()

@@ -160,7 +160,7 @@ def test_model_returning_to_more_work_needs_a_new_plan(scene: Scene) -> None:
     with scene.run() as run:
         plan = run.plan()
         assert plan.to_embed == 1
-        with pytest.raises(Conflict, match="not the one that the plan was made for"):
+        with pytest.raises(Conflict, match="differs from the one that the plan was made for"):
             run.apply(plan)
         assert right.texts == 8
         plan = run.plan()

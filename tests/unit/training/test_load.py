@@ -318,7 +318,7 @@ def test_a_damaged_step_is_put_aside_when_it_is_saved_again(saved: Path) -> None
 
 @pytest.mark.parametrize("only", ["model", [1], [""]], ids=repr)
 def test_names_are_given_in_a_list(only: Any, saved: Path) -> None:
-    with pytest.raises(Refused, match="only is"):
+    with pytest.raises(Refused, match="invalid only"):
         load_checkpoint(saved, only=only)
 
 

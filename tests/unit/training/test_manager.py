@@ -103,7 +103,7 @@ def test_a_newest_without_a_manifest_is_reported_too(tmp_path: Path) -> None:
 def test_where_nothing_is_sound_that_is_said(tmp_path: Path) -> None:
     manager = CheckpointManager(tmp_path)
     damage(manager.save(1, {"x": torch.ones(3)})["path"])
-    with pytest.raises(Damaged, match=r"no checkpoint of .* is sound"):
+    with pytest.raises(Damaged, match=r"no checkpoint of .* is intact"):
         manager.resume()
 
 

@@ -289,7 +289,7 @@ def test_without_credentials_one_is_told_which_to_set(
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", server[1])
     server[0].refuses = lambda number, what: "404 Not Found" if "/latest/" in what else ""
-    with pytest.raises(Unavailable, match="there are no credentials") as caught:
+    with pytest.raises(Unavailable, match="no credentials found") as caught:
         save_checkpoint(url, 1, {"x": 1})
     assert "AWS_ACCESS_KEY_ID" in caught.value.hint
 

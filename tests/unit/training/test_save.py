@@ -150,7 +150,7 @@ def test_what_is_no_number_is_no_metric(value: Any, tmp_path: Path) -> None:
 
 
 def test_the_metric_that_decides_must_be_given(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="best_key is 'loss'") as caught:
+    with pytest.raises(Refused, match="which best_key names") as caught:
         save_checkpoint(tmp_path, 1, {}, metrics={"accuracy": 1.0}, best_key="loss")
     assert "accuracy" in caught.value.hint
 
@@ -265,7 +265,7 @@ def test_a_run_that_was_set_back_goes_on_from_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", [-1, 1.5, "1", None, True], ids=repr)
 def test_a_step_is_a_whole_number(step: Any, tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="the step is"):
+    with pytest.raises(Refused, match="invalid step"):
         save_checkpoint(tmp_path, step, {})
 
 
@@ -429,7 +429,7 @@ def test_save_works_if_the_previous_one_is_unreadable(tmp_path: Path, caplog: py
     os.utime(manifest, ns=(times.st_atime_ns, times.st_mtime_ns))  # as a medium changes it, without a word
     meta = save_checkpoint(tmp_path, 3, state, keep_last_k=1, rng=False)
     assert meta["bytes_written"] == meta["bytes"]
-    assert "no files are shared" in caplog.text
+    assert "files of earlier checkpoints cannot be reused" in caplog.text
     assert meta["pruned"] == [1]
     assert "is corrupt" in meta["kept"][2]
     assert not CheckpointManager(tmp_path).verify().ok

@@ -153,6 +153,6 @@ AGENT = Agent(
         "Files outside the project folder are not saved.",
         "A background command continues after its tool has ended; what it changes during a turn is attributed to the"
         " agent, and what it changes between turns to the user.",
-        "The conversation is written late by the agent: the last lines before a tool may be missing.",
+        "The agent writes its conversation with a delay: the last lines before a tool call may be missing.",
     ),
 )

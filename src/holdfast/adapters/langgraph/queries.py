@@ -83,7 +83,7 @@ def prune(states: States, thread: str) -> None:
         with contextlib.suppress(Stale):  # what was saved meanwhile may need these: check again
             states.store.delete(gone, if_are=[seen] if deltas else [])
             return
-    raise Unavailable("others keep saving into this thread", hint="Try again.")
+    raise Unavailable("other writers keep saving into this thread", hint="Try again.")
 
 
 def _superseded(states: States, thread: str) -> tuple[list[Place], set[str]]:

@@ -164,7 +164,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
                 return None
             if found := self._tuple(place):
                 return found  # else it was deleted since
-        raise Unavailable("others keep deleting from this thread", hint="Try again.")
+        raise Unavailable("other writers keep deleting from this thread", hint="Try again.")
 
     def list(
         self,
@@ -246,7 +246,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Keep the newest of each namespace, and what its delta channels need; with "delete", nothing."""
         if strategy not in _STRATEGIES:
-            raise Refused(f"{strategy!r} is not a strategy", hint=f"Say {' or '.join(map(repr, _STRATEGIES))}.")
+            raise Refused(f"unknown strategy {strategy!r}", hint=f"Use {' or '.join(map(repr, _STRATEGIES))}.")
         for thread_id in map(str, thread_ids):
             if strategy == "delete":
                 self.delete_thread(thread_id)

@@ -40,7 +40,7 @@ def register_schemas(registry: Registry, schemas: Iterable[Any]) -> None:
         raise Refused(f"schemas= is {_name(schemas)}, not a list of schemas", hint="Write schemas=[State].")
     for schema in schemas:
         if isinstance(schema, str):
-            raise Refused(f"schemas= has the text {schema!r}", hint="Give the class itself, not its name.")
+            raise Refused(f"schemas= contains the text {schema!r}", hint="Give the class itself, not its name.")
         for cls, place in _classes(registry, schema, _name(schema)):
             if serde.why_not(cls) is None:
                 continue

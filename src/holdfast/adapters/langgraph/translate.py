@@ -38,7 +38,7 @@ def thread_of(config: RunnableConfig) -> str:
     try:
         return str(config["configurable"]["thread_id"])
     except KeyError:
-        raise Refused("the config names no thread", hint="Give {'configurable': {'thread_id': …}}.") from None
+        raise Refused("the config has no thread_id", hint="Give {'configurable': {'thread_id': …}}.") from None
 
 
 def namespace_of(config: RunnableConfig) -> str:
@@ -49,7 +49,7 @@ def place_of(config: RunnableConfig) -> flow.Place:
     """The place that a config names in full."""
     checkpoint_id = get_checkpoint_id(config)
     if checkpoint_id is None:
-        raise Refused("the config names no checkpoint", hint="Give the config that `put` returned.")
+        raise Refused("the config has no checkpoint_id", hint="Give the config that `put` returned.")
     return flow.Place(thread_of(config), namespace_of(config), checkpoint_id)
 
 

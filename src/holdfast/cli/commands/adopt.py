@@ -21,8 +21,8 @@ from holdfast.model.documents import short
 def adopt(app: App, *, directory: str, fork_store: str | None) -> int:
     """Bring a fork's files and state back into the workspace.
 
-    DIR is a folder that `holdfast fork` made of this workspace. The fork becomes a checkpoint here, and
-    is restored. What it replaces is saved first: `holdfast undo` brings it back.
+    DIR is a folder that `holdfast fork` made of this workspace. Saves the fork as a checkpoint here, and restores it.
+    Files that it replaces are saved first: `holdfast undo` brings them back.
 
     \b
     holdfast adopt ../attempt-2

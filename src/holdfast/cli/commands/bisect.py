@@ -26,18 +26,20 @@ _SKIP = 125
 @command(after_dashes="-- COMMAND...")
 @click.argument("good")
 @click.argument("bad", default="latest")
-@click.option("--in-place", is_flag=True, help="Run in the workspace itself, which is saved first and brought back.")
+@click.option(
+    "--in-place", is_flag=True, help="Run in the workspace itself, which is saved first and restored afterwards."
+)
 @pass_app
 @click.pass_context
 def bisect(ctx: click.Context, app: App, *, good: str, bad: str, in_place: bool) -> int:
     """Find the first checkpoint at which a command fails.
 
-    GOOD is a checkpoint at which it succeeds, BAD a later one at which it fails. The command comes after --, and is
-    run in a scratch folder with the files of one checkpoint after the other; the folder itself is not touched. It
-    exits with 0 for good, 125 for a checkpoint that cannot be tested, anything else for bad.
+    GOOD is a checkpoint at which it succeeds, BAD a later one at which it fails. COMMAND comes after --. It runs in
+    a scratch folder, with the files of one checkpoint after the other; your folder is not changed. As with git
+    bisect run, exit code 0 means good, 125 means that the checkpoint cannot be tested, any other means bad.
 
-    Installed dependencies (node_modules, .venv), which checkpoints do not contain, are linked into the scratch folder:
-    a command that writes there changes the real ones. --in-place runs in the workspace, with everything that is there.
+    Installed dependencies (node_modules, .venv), which checkpoints do not contain, are linked into the scratch
+    folder: a command that writes there changes the real ones. --in-place runs it in the workspace instead.
 
     \b
     holdfast bisect a3 latest -- pytest -q tests/test_login.py
@@ -120,9 +122,6 @@ def _print(found: Bisected) -> None:
         streams.answer(f"The first bad checkpoint is among those that could not be tested: {some}")
         return
     first = found.first_bad
-    streams.answer(
-        f"{render.paint(short(first.id), 'cyan')} is the first bad one: {render.first_line(message(first))}".rstrip(
-            ": "
-        )
-    )
+    said = f"{render.paint(short(first.id), 'cyan')} is the first bad checkpoint: {render.first_line(message(first))}"
+    streams.answer(said.rstrip(": "))
     streams.note(f"Show what it changed: {typed('diff', short(found.last_good.id), short(first.id))}")

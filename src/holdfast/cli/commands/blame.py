@@ -22,8 +22,8 @@ from holdfast.workspace.stored.attribution import USER
 def blame(app: App, *, path: str, ref: str | None) -> None:
     """Show who wrote each line of a file.
 
-    For each line, the checkpoint that it came with and who was at work then; in the file as it is now, or as the
-    checkpoint REF has it. A ^ marks lines that were there already when the first checkpoint was made.
+    Shows for each line the checkpoint that added it, and its author. PATH is read as it is now or, with REF, as it
+    is in that checkpoint. A ^ marks lines that were already in the first checkpoint.
 
     \b
     holdfast blame src/app.py

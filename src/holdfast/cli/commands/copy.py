@@ -33,8 +33,8 @@ class _From(NamedTuple):
 @command()
 @click.argument("location", metavar="FROM")
 @click.argument("target", metavar="TO")
-@click.option("--session", metavar="ID", help="Only that session. [default: all]")
-@click.option("--tenant", metavar="NAME", help="Only that tenant. [default: all; with --session, the unnamed one]")
+@click.option("--session", metavar="ID", help="Only this session. [default: all]")
+@click.option("--tenant", metavar="NAME", help="Only this tenant. [default: all; with --session, the unnamed one]")
 @click.option(
     "--keys",
     metavar="FILE",
@@ -50,10 +50,10 @@ def copy(
 ) -> int:
     """Copy the states of a flow store to another, unchanged.
 
-    States, metadata, pending writes, order and times are the same there, whatever kind of store each is. FROM is not
-    changed, and what is at TO already stays. A session that was deleted in FROM counts as deleted at TO, too. One that
-    was deleted at TO, or has other checkpoints under the same ids there, is skipped and listed. Run again after an
-    interruption, it continues where it stopped.
+    Copies states, metadata, pending writes, order and times as they are, between any two kinds of store. FROM is not
+    changed; what TO already has stays. A session that was deleted in FROM is marked as deleted in TO, too. A
+    session that was deleted in TO, or has other checkpoints under the same ids there, is skipped and listed. To
+    continue after an interruption, run it again.
 
     \b
     holdfast copy sqlite:///state.db postgresql://localhost/states

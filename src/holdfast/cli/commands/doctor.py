@@ -54,7 +54,7 @@ def doctor(app: App, *, agents: tuple[str, ...]) -> int:
             streams.note(f"The last lines of {render.escape(str(log_file(os.environ)))}:")
             streams.notes(f"    {render.escape(line)}" for line in log)
         scan = describe()
-        streams.note(f"Folders are scanned by {'the native module' if scan == 'native' else scan}.")
+        streams.note(f"Scanner: {'native module' if scan == 'native' else scan}")
     return Exit.DONE if all(each.is_well for each in found) else Exit.INCOMPLETE
 
 

@@ -21,7 +21,7 @@ from holdfast.model.documents import short
 def export(app: App, *, ref: str, directory: str, paths: tuple[str, ...], skip_damaged: bool) -> int:
     """Write a checkpoint's files into another folder.
 
-    DIR is new or empty, and outside the workspace. With PATHS only those are written.
+    DIR is new or empty, and outside the workspace. With PATHS, writes only these.
 
     \b
     holdfast export latest ../before

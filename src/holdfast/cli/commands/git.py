@@ -19,7 +19,7 @@ _MOST_EARLIER = 10
 
 @click.group(cls=CommandGroup)
 def git() -> None:
-    """Find branches and stashes that your git lost; rescue them.
+    """Find branches and stashes that git lost; rescue them.
 
     \b
     holdfast git status

@@ -31,8 +31,8 @@ def guard(
 ) -> int:
     """Save, run a command, and restore if it fails.
 
-    The command comes after --; its exit status is returned. With -C it runs in that folder. `holdfast undo`
-    brings back what the restore took away.
+    COMMAND comes after --; guard exits with its exit code. With -C it runs in that folder. `holdfast undo` brings back
+    what the restore replaced or removed.
 
     \b
     holdfast guard -- make migrate

@@ -24,7 +24,7 @@ _SHOWN = 20
 @command(name="import")
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", metavar="[TO]", required=False)
-@click.option("--kind", metavar="NAME", help="What SOURCE is. [default: recognized]")
+@click.option("--kind", metavar="NAME", help="The format of SOURCE. [default: detected]")
 @click.option(
     "--keys",
     metavar="FILE",
@@ -39,12 +39,13 @@ def import_(
 ) -> int:
     """Import the checkpoints that another tool made.
 
-    SOURCE is the folder, file or URL that the tool saved into; which tool it was is recognized. It is only read, and
-    nothing of it is executed. The plan is shown first, and at a terminal a question is asked. An import only adds: TO
-    keeps everything it has. Run again, it adds what is missing, also after an interruption.
+    SOURCE is the folder, file or URL that the other tool saved into; its format is detected. Holdfast only reads
+    SOURCE, and executes nothing in it. Shows the plan first and, on a terminal, asks. An import only adds: TO keeps
+    everything it has. To continue after an interruption, or to add what is new, run it again.
 
-    TO is where the checkpoints go: a folder, a flow store or a training run, as SOURCE needs it. A shadow git
-    repository, a skill's project and a session of Claude Code name their folder themselves.
+    TO is where the checkpoints go: a folder, a flow store or a training run, depending on SOURCE. You can leave it
+    out for a shadow git repository, a skill's project or a session of Claude Code: they name their folder
+    themselves.
 
     \b
     holdfast import ~/.praisonai/checkpoints/0123456789ab --dry-run

@@ -37,8 +37,8 @@ _IN_PLACE = "Chunk documents again within the live index instead of a new one: l
 def index() -> None:
     """Turn documents into an index that can be searched.
 
-    What is indexed, and how, is in the [index] table of holdfast.toml. A plan says what that costs before a model is
-    called; an apply that was killed continues where it stopped. Needs the extra: pip install 'holdfast[index]'
+    The [index] table of holdfast.toml says what to index, and how. A plan shows the cost before it calls a model; an
+    apply that was killed continues where it stopped. Needs the extra: pip install 'holdfast[index]'
 
     \b
     holdfast index init
@@ -62,7 +62,7 @@ def init(app: App) -> None:
 
 
 @index.command(cls=Command)
-@click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
+@click.option("--retry-failed", is_flag=True, help="Retry what failed before.")
 @click.option("--in-place", is_flag=True, help=_IN_PLACE)
 @pass_app
 def plan(app: App, *, retry_failed: bool, in_place: bool) -> None:
@@ -80,19 +80,19 @@ def plan(app: App, *, retry_failed: bool, in_place: bool) -> None:
 
 @index.command(cls=Command)
 @click.option("--plan", "file", metavar="FILE", help="The plan to carry out, as `plan --json` printed it.")
-@click.option("--max-usd", type=Number(min=0), metavar="DOLLARS", help="Stop before more is spent.")
-@click.option("--max-embeds", type=Count(min=0), metavar="N", help="Stop before more texts are sent.")
-@click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
+@click.option("--max-usd", type=Number(min=0), metavar="DOLLARS", help="Stop before it spends more than this.")
+@click.option("--max-embeds", type=Count(min=0), metavar="N", help="Stop before it sends more than N texts to models.")
+@click.option("--retry-failed", is_flag=True, help="Retry what failed before.")
 @click.option("--in-place", is_flag=True, help=_IN_PLACE)
 @click.option("--accept-loss", is_flag=True, help="Continue even if answers may get worse.")
-@click.option("--allow-empty", is_flag=True, help="Empty the index if there is no document any more.")
+@click.option("--allow-empty", is_flag=True, help="Empty the index if the source has no documents left.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, whatever it costs.")
 @pass_app
 def apply(app: App, /, *, file: str | None, yes: bool, retry_failed: bool, in_place: bool, **limits: Any) -> None:
     """Bring the index up to date.
 
-    It asks first if a model costs money, or its price is unknown, and no limit was given. Whatever stops it, what was
-    paid for is kept, and the next apply continues.
+    Asks first if a model costs money or its price is unknown, unless you set a limit. Whatever stops it, what you paid
+    for is kept, and the next apply continues.
 
     \b
     holdfast index apply

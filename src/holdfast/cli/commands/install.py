@@ -28,15 +28,18 @@ from holdfast.cli.install_output import KEPT, change, command_words, places, sco
 @click.argument("agents", metavar="AGENT...", nargs=-1, required=True, type=AgentName(SKILL))
 @click.option("--user", is_flag=True, help="In your own settings, for every project. [default]")
 @click.option("--project", is_flag=True, help="In the settings of this project.")
-@click.option("--plugin", is_flag=True, help="As a plugin: hooks, commands and MCP server in one folder. Claude Code.")
+@click.option(
+    "--plugin", is_flag=True, help="As a plugin: hooks, commands and MCP server in one folder (Claude Code only)."
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @pass_app
 def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, plugin: bool, dry_run: bool) -> None:
-    """Have a coding agent save checkpoints before and after its tools.
+    """Set up a coding agent to save checkpoints before and after its tools.
 
-    Adds hooks to the agent's settings; everything else in them stays, comments too. Adds commands to the agent, such as
-    /holdfast:undo. The agents are claude-code, gemini, codex, cursor, copilot, opencode, kilo, qwen and droid. `skill`
-    writes the folder .claude/skills/checkpoint-manager, with instructions and scripts for any agent that reads skills.
+    Adds hooks to the agent's settings file, where everything else stays as it is, including comments. Also adds
+    commands to the agent, such as /holdfast:undo. AGENT is one of claude-code, gemini, codex, cursor, copilot,
+    opencode, kilo, qwen and droid. Or it is `skill`, which writes the folder .claude/skills/checkpoint-manager,
+    with instructions and scripts for any agent that reads skills.
 
     \b
     holdfast install claude-code
@@ -84,5 +87,5 @@ def _done(change: SettingsChange) -> str:
 
 def _nothing(change: SettingsChange) -> str:
     if change.is_command:
-        return KEPT if change.is_kept else "are installed already"
-    return "is there already" if change.agent == SKILL else "hooks are installed already"
+        return KEPT if change.is_kept else "are already installed"
+    return "is already there" if change.agent == SKILL else "hooks are already installed"

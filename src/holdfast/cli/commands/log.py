@@ -24,13 +24,13 @@ from holdfast.location import Capability
     help="How many turns to list, or checkpoints with --flat; 0 lists all.",
     show_default=True,
 )
-@click.option("--before", metavar="CURSOR", help="Only those older than this one: the next page.")
+@click.option("--before", metavar="CURSOR", help="Only checkpoints older than this one, for the next page.")
 @pass_app
 def log(app: App, *, words: list[str], options: dict[str, Any], limit: int, before: str | None) -> None:
     """List checkpoints, newest first.
 
-    What an agent did in one turn is one entry; --flat lists every checkpoint. With paths, only what changed them. In a
-    flow store it lists the sessions or, with --session, the checkpoints of one.
+    An agent's turn is one entry; --flat lists every checkpoint. With PATHs, list only checkpoints that changed
+    them. In a flow store, list the sessions or, with --session, the checkpoints of one.
 
     \b
     holdfast log --stat src/app.py

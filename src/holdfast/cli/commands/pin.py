@@ -18,7 +18,7 @@ from holdfast.location import Capability
 @click.option("--off", is_flag=True, help="Unpin it.")
 @pass_app
 def pin(app: App, *, words: list[str], options: dict[str, Any], off: bool) -> None:
-    """Keep a checkpoint when others are pruned.
+    """Pin a checkpoint: prune never deletes it.
 
     \b
     holdfast pin a14
@@ -31,5 +31,5 @@ def pin(app: App, *, words: list[str], options: dict[str, Any], off: bool) -> No
     if app.json:
         app.document({"checkpoint": found.document})
     else:
-        said = ("not pinned", "no longer pinned") if off else ("pinned", "pinned already")
+        said = ("not pinned", "no longer pinned") if off else ("pinned", "already pinned")
         streams.answer(f"{values.cell(found.cells[0], columns[0].form)}  {said[was]}")

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 @location_command(Capability.PRUNE, refs=(0, 0))
 @click.argument("location", required=False)
 @click.option("--keep-last", type=Count(min=0), metavar="N", help="Keep the newest N.")
-@click.option("--keep-for", metavar="TIME", help="Keep those younger than this: 12h, 30d, 2w.")
+@click.option("--keep-for", metavar="TIME", help="Keep checkpoints younger than this: 12h, 30d, 2w.")
 @click.option("--keep-per-session", type=Count(min=0), metavar="N", help="Keep the newest N of each session.")
-@click.option("--keep-every", type=Count(min=1), metavar="N", help="Keep those whose number is a multiple of N.")
+@click.option("--keep-every", type=Count(min=1), metavar="N", help="Keep checkpoints whose number is a multiple of N.")
 @click.option("--max-size", metavar="SIZE", help="Then delete the oldest until the rest fits: 500MB, 2GiB.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 def prune(app: App, *, words: list[str], options: dict[str, Any], dry_run: bool, yes: bool, **rules: Any) -> None:
     """Delete checkpoints that no rule keeps, and free disk space.
 
-    Each --keep option names checkpoints to keep; the others are deleted. Pinned and named checkpoints, the current one
-    and what an undo needs always stay. Without options the [retention] of the configuration is used. In a project, no
-    option deletes what the rule for a checkpoint's type keeps.
+    Each --keep option names checkpoints to keep; the others are deleted. Pinned and named checkpoints, the current
+    one and what an undo needs always stay. Without options, the [retention] table of the configuration is used. In
+    a workspace, checkpoints that the rule for their type keeps also stay.
 
     \b
     holdfast prune --keep-last 50 --keep-for 30d --dry-run
@@ -102,12 +102,12 @@ def _policy(rules: dict[str, Any]) -> Policy | None:
 def _show(plan: PrunePlan, *, answer: bool) -> None:
     """Print the plan; to stderr if a question follows."""
     say = streams.answer if answer else streams.note
-    say(f"To be deleted, for good: {render.count(len(plan.removed), 'checkpoint')}")
+    say(f"Would delete {render.count(len(plan.removed), 'checkpoint')} for good{':' if plan.removed else ''}")
     for line in values.lines(plan.columns, [item.cells for item in plan.removed[: render.LIST_MAX]]):
         say(f"    {line}")
     if len(plan.removed) > render.LIST_MAX:
         say(f"    … and {len(plan.removed) - render.LIST_MAX:,} more")
-    say(f"To be kept: {render.count(len(plan.kept), 'checkpoint')}")
+    say(f"Would keep {render.count(len(plan.kept), 'checkpoint')}{':' if plan.kept else ''}")
     _show_kept(plan, say)
     if plan.bytes_freed is not None:
         say(f"Would free about {render.size(plan.bytes_freed)}")

@@ -39,8 +39,12 @@ _NAMED = 3
 @click.option("--keep-mine", is_flag=True, help="Undo only what agents did since; keep everything else.")
 @click.option("--agent", metavar="ACTOR", help="With --keep-mine: undo only this agent.")
 @click.option("--skip-damaged", is_flag=True, help="If stored data is damaged, restore what is intact.")
-@click.option("--touch", is_flag=True, help="Set the time of restored files to now, so that build tools notice.")
-@click.option("--with-conversation", is_flag=True, help="Also restore the conversation with the agent, as a new one.")
+@click.option(
+    "--touch", is_flag=True, help="Set the modification time of restored files to now, so that build tools notice."
+)
+@click.option(
+    "--with-conversation", is_flag=True, help="Also restore the conversation with the agent, as a new session."
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, hidden=True, expose_value=False)  # it does not ask any more
 @pass_app
@@ -63,12 +67,12 @@ def restore(
 ) -> int:
     """Bring the folder back to a checkpoint.
 
-    What it replaces or removes is saved first: `holdfast undo` brings it back. --dry-run shows what it would do.
-    With PATHS (from the current folder, or from the one that -C names) nothing else is touched; after --, REF may be
-    left out, and is latest.
-    On a terminal, without REF you choose checkpoint and paths from lists.
+    Files that it replaces or removes are saved first: `holdfast undo` brings them back. --dry-run shows what it
+    would do. With PATHS, restores only these; they are relative to the current folder, or to the folder of -C. If
+    PATHS come after --, REF can be left out [default: latest]. On a terminal, without REF, choose checkpoint and
+    paths from lists.
 
-    -p shows what changed since REF [default: latest], hunk by hunk, and takes back what you choose.
+    -p shows what changed since REF [default: latest], hunk by hunk, and takes back the hunks that you choose.
 
     \b
     holdfast restore latest
@@ -79,7 +83,7 @@ def restore(
     """
     # Longer than other functions: it has a line for each option, and its help.
     if agent is not None and not keep_mine:
-        raise click.UsageError("--agent goes with --keep-mine")
+        raise click.UsageError("--agent needs --keep-mine")
     workspace = app.open()
     dashed = tuple(ctx.meta.get(AFTER_DASHES, ()))
     ref, paths = ref or ("latest" if dashed else None), (*paths, *dashed)
@@ -115,7 +119,7 @@ def _pick_paths(app: App, workspace: Workspace, plan: Plan) -> list[str]:
 def _check_with_patch(given: Mapping[str, Any]) -> None:
     for name in ("pick", "keep_new", "keep_mine", "skip_damaged", "with_conversation"):
         if given[name]:
-            raise click.UsageError(f"-p does not go with --{name.replace('_', '-')}")
+            raise click.UsageError(f"-p cannot be combined with --{name.replace('_', '-')}")
 
 
 @contextlib.contextmanager

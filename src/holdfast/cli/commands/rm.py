@@ -22,7 +22,7 @@ from holdfast.location import Capability, Item, Location
 def rm(app: App, *, words: list[str], options: dict[str, Any], yes: bool) -> int:
     """Delete checkpoints for good. The folder itself is not touched.
 
-    In a folder, disk space is freed later, when the store merges its packs. `holdfast compact` does that now.
+    In a workspace, disk space is freed later, when the store is repacked. `holdfast compact` repacks it now.
 
     \b
     holdfast rm a3 a4
@@ -34,7 +34,7 @@ def rm(app: App, *, words: list[str], options: dict[str, Any], yes: bool) -> int
         columns = location.item_columns
         doomed = list({found.id: found for found in map(location.find, words)}.values())
         if not app.json and not yes:
-            streams.note(f"To be deleted, for good: {render.count(len(doomed), 'checkpoint')}")
+            streams.note(f"Would delete {render.count(len(doomed), 'checkpoint')} for good:")
             streams.notes(f"    {line}" for line in values.lines(columns, [item.cells for item in doomed]))
             if any(item.document.get("operation") for item in doomed):
                 streams.note("A checkpoint saved before a restore is needed to undo that restore.")

@@ -21,15 +21,15 @@ from holdfast.model.checkpoint import TYPE, TYPES
 @command()
 @click.argument("text", metavar="[MESSAGE]", required=False)
 @click.option("-m", "--message", metavar="MESSAGE", help="The message.")
-@click.option("--name", metavar="NAME", help="A name to find it by.")
-@click.option("--pin", is_flag=True, help="Keep it when others are pruned.")
+@click.option("--name", metavar="NAME", help="A name for the checkpoint.")
+@click.option("--pin", is_flag=True, help="Pin the checkpoint: prune never deletes it.")
 @click.option(
     "--type",
     "kind",
     type=click.Choice(TYPES),
-    help="The type, which decides how long it is kept. Saves even if nothing changed.",
+    help="The type, which decides how long it is kept. Implies --allow-empty.",
 )
-@click.option("--session", metavar="ID", help="The session that it belongs to.")
+@click.option("--session", metavar="ID", help="The session of the checkpoint.")
 @click.option("--actor", metavar="NAME", help="Who saved it. [default: the agent whose tool this runs in]")
 @click.option("--step", type=int, metavar="N", help="The step within the session.")
 @click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata, as text; may be repeated.")
@@ -37,9 +37,11 @@ from holdfast.model.checkpoint import TYPE, TYPES
     "--state",
     multiple=True,
     metavar="NAME=FILE.json",
-    help="JSON to save with the files under NAME (- is stdin); may be repeated.",
+    help="Save a JSON file (- is stdin) as the state NAME, with the files; may be repeated.",
 )
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out what matches, as in .gitignore.")
+@click.option(
+    "--exclude", multiple=True, metavar="PATTERN", help="Leave out paths that match, as in .gitignore; may be repeated."
+)
 @click.option("--allow-empty", is_flag=True, help="Save even if nothing changed.")
 @click.option("--rehash", is_flag=True, help="Read every file again, even if its size and time are unchanged.")
 @pass_app
@@ -69,7 +71,7 @@ def save(
     holdfast save --state conversation=messages.json --session s1 --step 3
     """
     if text is not None and message is not None:
-        raise click.UsageError("the message is given twice")
+        raise click.UsageError("pass the message once: as MESSAGE or with -m")
     metadata = _metadata(meta, kind)
     states = {key: _json_file(file) for key, file in _pairs(state, "--state")}
     return fast_save.save(

@@ -18,7 +18,7 @@ from holdfast.workspace.location import message
 @click.argument("text", required=False)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("-E", "--regex", is_flag=True, help="TEXT is a regular expression.")
-@click.option("-i", "--ignore-case", is_flag=True, help="Ignore upper and lower case.")
+@click.option("-i", "--ignore-case", is_flag=True, help="Ignore case.")
 @click.option(
     "-n",
     "--limit",
@@ -44,8 +44,8 @@ def search(
 ) -> int:
     """Find when a text was added and when it was removed.
 
-    Searches every checkpoint, also those made before restores, but no binary files; and says what the folder has now.
-    Exits with 1 if nothing is found. A TEXT that begins with a dash comes after --.
+    Searches every checkpoint, including those saved before restores, and tells whether the folder still has the text.
+    Skips binary files. Exits with 1 if nothing is found. Put -- before a TEXT that begins with a dash.
 
     \b
     holdfast search TODO

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def show(app: App, *, words: list[str], options: dict[str, Any]) -> None:
     """Show one checkpoint in full.
 
-    REF is a checkpoint [default: latest]. With a path, print that file of it as `holdfast cat`
-    does, or list that folder. In a flow store it shows the state, too; --json prints all of it.
+    REF is a checkpoint [default: latest]. With a PATH, print that file from it, as `holdfast cat` does, or list that
+    folder. In a flow store, also show the state; --json prints it in full.
 
     \b
     holdfast show latest

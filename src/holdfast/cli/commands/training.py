@@ -19,11 +19,11 @@ _DIR = click.option(
 @_DIR
 @click.pass_context
 def training(ctx: click.Context, /, *, ref: str | None, folder: str | None) -> None:
-    """Look at the checkpoints of a training run.
+    """Inspect the checkpoints of a training run.
 
-    Without --dir, the run is that of the current folder, or the only one in the folders below it.
+    Without --dir, uses the run in the current folder, or the only one in the folders below it.
 
-    log, show, diff, verify, usage, prune, rm and pin work on a run too, in a folder or in an object store.
+    log, show, diff, verify, usage, prune, rm and pin also work on a run, in a folder or in an object store.
 
     \b
     holdfast training info latest --dir runs/exp1/checkpoints --json

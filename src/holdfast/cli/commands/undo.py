@@ -23,11 +23,15 @@ _ALL = ""  # `--agent` without a name: every actor but the user
 @click.option(
     "--agent", metavar="[ACTOR]", is_flag=False, flag_value=_ALL, help="Undo what an agent did in its last turn."
 )
-@click.option("--turn", metavar="N", help="Undo this turn of an agent: its number in `log`, or a checkpoint of it.")
-@click.option("--session", is_flag=True, help="With --agent: everything since its latest session began.")
-@click.option("--since", metavar="REF", help="With --agent: everything since this checkpoint.")
-@click.option("--unsaved", is_flag=True, help="With --agent: also changes since the last checkpoint.")
-@click.option("--touch", is_flag=True, help="Set the time of restored files to now, so that build tools notice.")
+@click.option(
+    "--turn", metavar="N", help="Undo this turn of an agent: its number in `holdfast log`, or one of its checkpoints."
+)
+@click.option("--session", is_flag=True, help="With --agent: undo everything since its latest session began.")
+@click.option("--since", metavar="REF", help="With --agent: undo everything since this checkpoint.")
+@click.option("--unsaved", is_flag=True, help="With --agent: also undo changes since the last checkpoint.")
+@click.option(
+    "--touch", is_flag=True, help="Set the modification time of restored files to now, so that build tools notice."
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
@@ -45,12 +49,13 @@ def undo(
 ) -> int:
     """Undo the last restore. Repeat it to undo the one before.
 
-    Does not ask, because `holdfast redo` reverses it. If checkpoints were saved since that restore, it says how old the
-    restore is and what would happen to the newer work, and asks.
+    Does not ask, because `holdfast redo` reverses it. But if checkpoints were saved since that restore, it shows
+    how old the restore is and what would happen to the newer work, and asks.
 
-    With --agent, undo only what an agent (without ACTOR: the one that worked last) did for its last prompt, line by
-    line; your changes, other agents' and those of other turns stay. Repeat it to undo the turn before. Where others
-    changed the same lines, the file stays as it is and is listed as a conflict. `holdfast undo` reverses this, too.
+    With --agent, undo only the lines that an agent changed in its last turn, that is, for its last prompt. Without
+    ACTOR, this is the agent that worked last. Your changes, and those of other agents and turns, stay. Repeat it to
+    undo the turn before. If someone else changed the same lines since, the file stays as it is and is listed as a
+    conflict. `holdfast undo` reverses this, too.
 
     \b
     holdfast undo
@@ -60,10 +65,10 @@ def undo(
     """
     if agent is None and turn is None:
         if since is not None or session or unsaved:
-            raise click.UsageError("--session, --since and --unsaved go with --agent")
+            raise click.UsageError("--session, --since and --unsaved need --agent")
         return turn_back(app, back=True, dry_run=dry_run, yes=yes, touch=touch)
     if (since is not None) + session + (turn is not None) > 1:
-        raise click.UsageError("--turn, --session and --since exclude each other")
+        raise click.UsageError("use only one of --turn, --session and --since")
     workspace = app.open()
     actor = agent or None
     unsaved_by = (actor or "agent") if unsaved else None

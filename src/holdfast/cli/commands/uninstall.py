@@ -27,8 +27,8 @@ from holdfast.cli.install_output import KEPT, change, command_words, places, sco
 def uninstall(app: App, *, agents: tuple[str, ...], user: bool, project: bool, dry_run: bool) -> None:
     """Remove the hooks from an agent's settings.
 
-    Its commands and its plugin are removed too, except files that you edited. A settings file that was not changed
-    since gets back exactly its old content. Checkpoints stay.
+    Also removes its commands and its plugin, except files that you edited. If a settings file has not changed since the
+    install, its old content is restored exactly. Checkpoints stay.
 
     \b
     holdfast uninstall claude-code

@@ -22,13 +22,13 @@ from holdfast.location import Capability
     metavar="N",
     default=10,
     show_default=True,
-    help="How many of each; 0 lists all.",
+    help="List at most N rows in each table; 0 lists all.",
 )
 @pass_app
 def usage(app: App, *, words: list[str], options: dict[str, Any], limit: int) -> None:
-    """Show what takes space in the store.
+    """Show what uses disk space in the store.
 
-    The largest come first. Deleting a checkpoint frees its unique bytes, not those that it shares with others. It reads
+    Lists the largest first. Deleting a checkpoint frees its unique bytes, not those that it shares with others. Reads
     every folder of every checkpoint, which takes seconds if there are thousands.
 
     \b

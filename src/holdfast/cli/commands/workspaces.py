@@ -36,9 +36,9 @@ _COLUMNS = (
 def workspaces(app: App, *, named: tuple[str, ...], removes: bool, dry_run: bool, yes: bool) -> int:
     """List every folder that has checkpoints on this computer.
 
-    A folder that is gone comes back with `holdfast -C PATH restore latest`; its name will do for PATH. --remove-gone
-    shows what it will delete and asks, since that cannot be undone: a folder may be gone because its disk is not there.
-    It keeps what was used in the last 14 days, unless you name the FOLDER, by its path or its name.
+    To restore a folder that is gone: `holdfast -C PATH restore latest`. PATH can be just its name. --remove-gone
+    shows what it will delete and asks, since that cannot be undone: a folder may be gone because its disk is not
+    mounted. Stores used in the last 14 days stay, unless you name their FOLDER, by its path or its name.
 
     \b
     holdfast workspaces
@@ -120,7 +120,7 @@ def _show(gone: list[StoreInfo], total: int, tell: Callable[[str], None]) -> Non
         saves = render.count(each.checkpoints, "checkpoint")
         last = f", last save {values.cell(each.last_save, 'time')}" if each.last_save else ""
         tell(f"    {render.escape(each.folder)}  ({saves}, {render.size(each.store_bytes)}{last})")
-    streams.note("This cannot be undone. Is a disk missing? Was a folder moved? Then save in its new place first.")
+    streams.note("This cannot be undone. Mount missing disks first. If a folder was moved, save in its new place.")
 
 
 def _row(each: StoreInfo) -> tuple[Any, ...]:

@@ -190,7 +190,7 @@ def open_ledger(location: str | os.PathLike[str]) -> Ledger:
         url, schema = _split_schema(str(location))
         return PostgresLedger(url, schema=schema) if schema else PostgresLedger(url)
     if scheme:
-        raise Refused(f"there is no ledger for {scheme}://", hint="Name a file, or postgresql://…")
+        raise Refused(f"unknown kind of ledger: {scheme}://", hint="Name a file, or postgresql://…")
     from holdfast.indexing.ledger.sqlite import SQLiteLedger  # imports this package
 
     return SQLiteLedger(location)

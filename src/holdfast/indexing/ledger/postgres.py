@@ -141,7 +141,7 @@ class PostgresLedger(Tables):
     @contextlib.contextmanager
     def _holding(self, take: str, give: str) -> Iterator[None]:
         if self._held:
-            raise Conflict("this ledger is in use by this process already", hint="Open one IndexRun for each worker.")
+            raise Conflict("this process already uses this ledger", hint="Open one IndexRun for each worker.")
         self._make()
         if not self.query(f"SELECT {take}({_key(_WORK)})", self._schema)[0][0]:
             raise Conflict("another run is active on this ledger", hint="Wait for it to end, or end it.")

@@ -120,7 +120,7 @@ def _check_length(db: sqlite3.Connection, path: str) -> None:
     rest. The file itself is not opened: closing it would release the locks of every connection of this process.
     """
     if _is_short(db, path) and not _has_log(path) and _is_short(db, path):  # again: the writer may be done by now
-        raise Damaged(f"the ledger {path} was cut short", hint=_HINT)
+        raise Damaged(f"the ledger {path} is truncated", hint=_HINT)
 
 
 def _is_short(db: sqlite3.Connection, path: str) -> bool:

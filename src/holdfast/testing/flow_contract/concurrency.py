@@ -194,7 +194,7 @@ class ConcurrencyContract(FlowContract):
             forged = [StatePart(one, refs, other), *(StatePart(*each) for each in rest)]
             states.store.commit(row, forged)
             states.forget_parts()
-            with pytest.raises(Damaged, match="encrypted bytes"):
+            with pytest.raises(Damaged, match="encrypted data"):
                 states.load("s")
         with States(open_store()) as plain, pytest.raises(Refused, match="encrypted"):
             plain.load("s")
@@ -223,7 +223,7 @@ class ConcurrencyContract(FlowContract):
         with States(open_store(), keys=Keys({"k": bytes(32)})) as states:
             states.put_writes(here, [Write("task", 0, "to", "moved")])
             states.store.add_writes(there, states.store.writes([here])[here], replace=True)
-            with pytest.raises(Damaged, match="encrypted bytes"):
+            with pytest.raises(Damaged, match="encrypted data"):
                 states.writes([there])
 
     def test_a_key_is_rotated_while_sessions_go_on(self, open_store: OpenStore) -> None:

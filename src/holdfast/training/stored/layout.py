@@ -53,7 +53,7 @@ def check_file_name(name: object, where: str) -> str:
 def check_step(step: object) -> int:
     """Return a step; Refused unless it is a whole number, 0 or more."""
     if isinstance(step, bool) or not hasattr(step, "__index__") or (number := step.__index__()) < 0:
-        raise Refused(f"the step is {step!r}", hint="Give a whole number, 0 or more.")
+        raise Refused(f"invalid step {step!r}", hint="Give a whole number, 0 or more.")
     if number > _STEP_MAX:
         raise Refused("the step is too large", hint=f"The greatest is {_STEP_MAX}.")
     return int(number)

@@ -55,7 +55,7 @@ class Saver:
     def save(self, request: SaveRequest) -> Checkpoint:
         """Save the folder, or return the checkpoint that it is at if that already has the same content."""
         if request.name is not None and self._repository.catalog.by_name(request.name) is not None:
-            raise Conflict(f"a checkpoint is named {request.name!r} already", hint="Choose another name.")
+            raise Conflict(f"a checkpoint named {request.name!r} already exists", hint="Choose another name.")
         head = self._repository.head()
         with PackSink(self._repository.objects) as sink:
             take = partial(self._scanner.take, sink, head=head, rehash=request.rehash, progress=request.progress)

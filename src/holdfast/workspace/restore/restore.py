@@ -405,14 +405,14 @@ class Restorer:
         """Return the request that undoes the last restore. NotFound if there is none."""
         safety = self._repository.undo_stack().next_undo
         if safety is None:
-            raise NotFound("there is no restore to undo", remedy=Remedy("no_restore"))
+            raise NotFound("nothing to undo: no earlier restore", remedy=Remedy("no_restore"))
         return self._reverse("undo", safety)
 
     def redo_request(self) -> RestoreRequest:
         """Return the request that redoes the last undo. NotFound if there is none."""
         safety = self._repository.undo_stack().next_redo
         if safety is None:
-            raise NotFound("there is no undo to redo", remedy=Remedy("list_all"))
+            raise NotFound("nothing to redo: no restore was undone", remedy=Remedy("list_all"))
         return self._reverse("redo", safety)
 
     def _reverse(self, verb: str, safety: Checkpoint) -> RestoreRequest:

@@ -238,7 +238,7 @@ def beginning(repository: Repository, agent: str | None, *, whole_session: bool 
         who = "no agent" if agent is None else f"no agent {agent!r}"
         did = f"These did: {', '.join(sorted(others))}." if others else ""
         remedy = None if others else Remedy("no_agent")
-        raise NotFound(f"{who} changed this folder since its first checkpoint", hint=did, remedy=remedy)
+        raise NotFound(f"{who} changed this folder, or its changes are already undone", hint=did, remedy=remedy)
     return before or first  # the very first checkpoint: what it found was there before anybody
 
 

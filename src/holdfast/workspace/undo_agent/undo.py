@@ -116,13 +116,13 @@ class AgentUndo:
             "unsaved_by": request.unsaved_by,
             "conflicts": {path: asdict(overlap) for path, overlap in undone.overlaps.items()},
         }
-        message = f"without {request.agent or 'what agents did'} since {short(since)}"
+        message = f"undo changes of {request.agent or 'agents'} since {short(since)}"
         if (turn := request.undone.turn) is not None:
             metadata[UNDONE_TURN] = list(turn)
-            message = f"without a turn of {request.agent or turn.agent} since {short(since)}"
+            message = f"undo a turn of {request.agent or turn.agent} since {short(since)}"
         if chosen is not None:
             metadata = {"hunks": len(chosen.hunks), "until": chosen.until and chosen.until.id}
-            message = f"without {len(chosen.hunks)} of the changes since {short(since)}"
+            message = f"take back {len(chosen.hunks)} of the changes since {short(since)}"
         return self._saver.publish_target(
             sink,
             snapshot._replace(root=undone.root, previous={}),

@@ -99,6 +99,7 @@ class Walk:
         self._cover = cover
         self._named: set[str] = set()  # folders that a `.git` file somewhere in the workspace points to
         self._mixed: set[str] = set()  # git directories that also contain files of a project
+        self._clocks: dict[int, bool] = {}  # whether the files of a device are stamped by the clock of this machine
         self._has_lost = False  # whether anything may have left a folder since the scan began
         self.mounts = mounts_below(os.fsencode(root))
         self._above_mounts = {above for mount in self.mounts for above in (*upwards(mount), "")}
@@ -387,7 +388,10 @@ class Walk:
         If the clock was set back meanwhile, or is not the one that stamps files, the times of what changed since may be
         earlier than that.
         """
-        if not has_our_clock(os.fsencode(self._root), status.st_dev):
+        is_ours = self._clocks.get(status.st_dev)
+        if is_ours is None:
+            is_ours = self._clocks[status.st_dev] = has_our_clock(os.fsencode(self._root), status.st_dev)
+        if not is_ours:
             return True
         return bool(young(status, min(self._since.file_ns, self.began_ns))) or self._since.is_doubtful(self._clock)
 

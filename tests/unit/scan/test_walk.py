@@ -510,6 +510,17 @@ class TestMeanwhile:
             assert held(walk.run()) == {"a/file", "b/file"}
             assert walk.moved()
 
+    def test_the_disk_is_asked_for_its_clock_once(
+        self, root: Path, look: Look, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The answer is in a list of all mounts, which may be long."""
+        write(root, *(f"{name}/file" for name in "abc"))
+        asked: list[int] = []
+        monkeypatch.setattr("holdfast.scan.walk.has_our_clock", lambda _, device: asked.append(device) or True)
+        settle(root)
+        look()
+        assert asked == [root.stat().st_dev]
+
     def test_folder_that_changes_after_an_ordinary_scan_is_no_move(
         self, root: Path, look: Look, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -51,7 +51,7 @@ SECTIONS = {
         "adopt": "Bring a fork's files and state back into the workspace.",
     },
     "Coding agents": {
-        "install": "Set up a coding agent to save checkpoints before and after its tools.",
+        "install": "Set up a coding agent to save checkpoints by itself.",
         "uninstall": "Remove the hooks from an agent's settings.",
         "doctor": "Check whether the hooks of coding agents work here.",
         "mcp": "Serve checkpoints to an agent as tools (MCP).",

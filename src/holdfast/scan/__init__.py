@@ -8,7 +8,7 @@ A scan has two steps: `walk` lists, `read` reads what the walk found changed.
     classify    decides for each entry whether it is saved
     ignore      ignore rules, and the folders that tools generate
     limits      how much is saved of what git ignores
-    moment      when a scan began, by two clocks
+    scan_start  when a scan began, by two clocks
     read        reads files that may change meanwhile
     cache       one folder as a scan saw it, and the cache of all of them
     attrs       modes, times, owners and extended attributes as text

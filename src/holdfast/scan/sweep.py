@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from holdfast.native import native as loaded
 from holdfast.scan.cache import records_at
-from holdfast.scan.moment import Moment
+from holdfast.scan.scan_start import ScanStart
 
 native = loaded if sys.getfilesystemencoding() == "utf-8" else None  # names in the cache are UTF-8
 """The native module, or None."""
@@ -83,7 +83,7 @@ class EarlySweep:
         self.drop()
         if native is None:
             return
-        since = Moment.now(self._clock)
+        since = ScanStart.now(self._clock)
         with suppress(OSError):  # a cache that cannot be read is for the scan to deal with
             data = self._cache_path.read_bytes()
             if (start := records_at(data)) is not None:
@@ -107,5 +107,5 @@ class BegunSweep(NamedTuple):
     """A sweep, the cache that it compares, and when it began."""
 
     data: bytes
-    since: Moment
+    since: ScanStart
     sweep: Sweep

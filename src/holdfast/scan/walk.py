@@ -29,7 +29,7 @@ from holdfast.scan.classify import Judge, is_partly, young
 from holdfast.scan.dir_handles import SHORTAGES, Handles, join, split, upwards
 from holdfast.scan.ignore import MAX_IGNORE_BYTES, Rules
 from holdfast.scan.limits import Limits, has_few_entries, hold_to_total
-from holdfast.scan.moment import Moment
+from holdfast.scan.scan_start import ScanStart
 
 GIT_FOLDER = "a repository's own folder"
 _ROUNDS = 8  # until every git directory that a `.git` points to is known; two, unless one changes meanwhile
@@ -82,7 +82,7 @@ class Walk:
         swept: CachedFolders | None = None,
         cover: Callable[[str, int], None] | None = None,
         clock: Callable[[], int] = time.time_ns,
-        since: Moment | None = None,
+        since: ScanStart | None = None,
     ) -> None:
         """`swept`: the cache, if a sweep has just compared it with the disk. `cover` is called with each folder before
         it is read. `clock`: nanoseconds, of the clock that stamps files; any other could make a file that changes
@@ -105,7 +105,7 @@ class Walk:
         self._above_mounts = {above for mount in self.mounts for above in (*upwards(mount), "")}
         status = os.fstat(handles.open(""))
         self.began_ns = clock()
-        self._since = since or Moment(self.began_ns, time.monotonic_ns())
+        self._since = since or ScanStart(self.began_ns, time.monotonic_ns())
         self.identity = (status.st_dev, status.st_ino, status.st_uid, status.st_gid)
         self._swept = None if rehash or cover or swept is None or not _is_of(swept, status) else swept
         self.listing = Listing((status.st_uid, status.st_gid), status.st_dev, self._swept)

@@ -46,7 +46,7 @@ def test_every_path(home: Path) -> None:
     assert loaded is not None and loaded.project_path == home / "project"
     assert get_checkpoint_settings_map("~/project")["project_path"] == str(home / "project")
     (home / "keys.json").write_text("{}")
-    with pytest.raises(Exception, match="keys"):
+    with pytest.raises(Exception, match="key file"):
         read_keys("~/missing.json")
     asked = ImportRequest("~/old", "~/new")
     assert (asked.source, asked.target) == (str(home / "old"), str(home / "new"))

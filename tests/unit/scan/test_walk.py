@@ -21,7 +21,7 @@ from holdfast.scan.cache import UNKNOWN, YOUNG, Folder
 from holdfast.scan.dir_handles import Handles, join
 from holdfast.scan.ignore import Rules
 from holdfast.scan.limits import Limits
-from holdfast.scan.moment import Moment
+from holdfast.scan.scan_start import ScanStart
 from holdfast.scan.walk import Listing, Walk, has_our_clock, mounts_below
 from waiting import settle
 
@@ -449,7 +449,7 @@ class TestMeanwhile:
         write(root, "a/file", "b/file", "b/moves")
         settle(root)
         cache = look().folders
-        since = Moment.now(time.time_ns)
+        since = ScanStart.now(time.time_ns)
         with Handles(str(root)) as handles:
             walk = Walk(
                 handles, root, cache=cache, rules=Rules.root(), wanted=Chosen(), limits=Limits(), clock=later,

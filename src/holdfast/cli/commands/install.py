@@ -34,7 +34,7 @@ from holdfast.cli.install_output import KEPT, change, command_words, places, sco
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @pass_app
 def install(app: App, *, agents: tuple[str, ...], user: bool, project: bool, plugin: bool, dry_run: bool) -> None:
-    """Set up a coding agent to save checkpoints before and after its tools.
+    """Set up a coding agent to save checkpoints by itself.
 
     Adds hooks to the agent's settings file, where everything else stays as it is, including comments. Also adds
     commands to the agent, such as /holdfast:undo. AGENT is one of claude-code, gemini, codex, cursor, copilot,

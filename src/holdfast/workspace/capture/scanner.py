@@ -20,7 +20,7 @@ from holdfast.scan.dir_handles import Handles, join, split
 from holdfast.scan.git_head import read_head
 from holdfast.scan.ignore import Around, Rules, Sources
 from holdfast.scan.limits import Limits
-from holdfast.scan.moment import Moment
+from holdfast.scan.scan_start import ScanStart
 from holdfast.scan.sweep import BegunSweep, EarlySweep, Sweep
 from holdfast.scan.walk import Listing, Walk
 from holdfast.shadowgit import FOLDER_MODE
@@ -147,7 +147,7 @@ class Scanner:
         builds: bool = True,
     ) -> tuple[Snapshot, Remember]:
         early = self.early.take() if self.early is not None and turn is None else None
-        since = Moment.now(self._clock) if early is None else early.since  # before the sweep
+        since = ScanStart.now(self._clock) if early is None else early.since  # before the sweep
         surroundings = look_around(self.root, self._home, self._config_home)
         rules = self._rules(surroundings)
         known = turn.consider(self._basis(self._root_of(head), rules, surroundings)) if turn else None

@@ -1,4 +1,4 @@
-"""`Moment`: when a scan began, by the clock of file times and by one that nobody sets."""
+"""`ScanStart`: when a scan began, by the clock of file times and by one that nobody sets."""
 
 # No `from __future__ import annotations`: NamedTuple would compile every annotation, at each start of the program.
 
@@ -9,14 +9,14 @@ from typing import NamedTuple
 _SET_BACK_NS = 25_000_000  # less than what `young` allows for; more than a clock that is only corrected loses in a scan
 
 
-class Moment(NamedTuple):
+class ScanStart(NamedTuple):
     """A moment, by two clocks."""
 
     file_ns: int
     steady_ns: int
 
     @classmethod
-    def now(cls, clock: Callable[[], int]) -> "Moment":
+    def now(cls, clock: Callable[[], int]) -> "ScanStart":
         """This moment. `clock`: nanoseconds, of the clock that stamps files."""
         return cls(clock(), time.monotonic_ns())
 

@@ -190,6 +190,7 @@ class TestLooksThatAreNotRemembered:
         project.write("c/d/file", b"new content")
         assert content(ws, ws.save().id, "c/d/file", project.area) == b"new content"
 
+    @pytest.mark.linux  # which folders are watched
     def test_what_a_save_left_out_is_watched_no_more(self, project, ws: Workspace) -> None:
         watched = ws.watch().folders
         project.write(".holdfastignore", b"c\n")

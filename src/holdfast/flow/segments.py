@@ -33,7 +33,7 @@ Piece = bytes | Ref
 Fetch: TypeAlias = Callable[[Sequence[bytes], int], Mapping[bytes, "PartContent"]]
 """Reads parts by name, given how many the state needs in all; may return more than was asked for."""
 Joined: TypeAlias = Callable[[int, int], bytes | None]
-"""Joins a state of this size and so many parts at once; None if it has to be joined part by part."""
+"""Joins all parts of a state of this size at once; None if they have to be joined one by one."""
 
 
 class SegmentGroup(NamedTuple):

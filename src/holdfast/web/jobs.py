@@ -13,7 +13,7 @@ from holdfast.errors import HoldfastError
 WAIT_S = 1.0
 """How long a page waits for work before it is shown without."""
 KEPT = 30
-"""So many jobs that have ended are kept, with their results."""
+"""How many finished jobs are kept, with their results."""
 
 
 class Job:
